@@ -1,0 +1,206 @@
+"""READ THIS FIRST. One request, from AdmissionRequest to Verdict, one line per step.
+
+    request -> (short-circuit) -> typed object -> GangPlan -> Facts -> rules -> Verdict
+
+The webhook, `muster review` and the tests all run this and nothing else. Nothing here knows HTTP or a cluster.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from webhook.admission.evaluate import RuleError, evaluate, not_worse
+from webhook.admission.patch import to_patch
+from webhook.admission.scope import is_unknown_version, short_circuit
+from webhook.facts.gather import ROUND_COUNT_MAX, ask_all
+from webhook.facts.model import Facts, Operation, Phase, Requester
+from webhook.facts.source import Answer, FactSource, Found, Query
+from webhook.facts.surroundings import Surroundings
+from webhook.mutations.catalogue import MUTATIONS
+from webhook.mutations.meta import Mutation
+from webhook.objects import core
+from webhook.objects.kinds import Kind, find
+from webhook.objects.read import ShapeError, read
+from webhook.objects.request import AdmissionRequest
+from webhook.plan.adapters import plan_of
+from webhook.policy.effective import EffectivePolicy
+from webhook.rules.catalogue import CATALOGUE
+from webhook.rules.meta import Rule
+from webhook.verdict import Action, Unresolved, Verdict, Versions, Violation
+
+
+class Policies(Protocol):
+    """The loaded policy. `needs_labels`: does any scope select namespaces by label?"""
+
+    @property
+    def needs_labels(self) -> bool: ...
+
+    def effective(self, namespace: str, labels: Mapping[str, str]) -> EffectivePolicy: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """All collaborators are given; nothing is global. Thread-safe as far as its parts are."""
+
+    policies: Callable[[], Policies]
+    source: FactSource
+    own_namespace: str = "muster-system"
+    catalogue: Sequence[Rule] = CATALOGUE
+    mutations: Sequence[Mutation] = MUTATIONS
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    complete_set: bool = False
+
+    def judge(self, request: AdmissionRequest, phase: Phase, deadline: float | None = None) -> Verdict:
+        """deadline: time.monotonic() value. Raises RuleError (our bug) and nothing else."""
+        deadline = time.monotonic() + 10 if deadline is None else deadline
+        if is_unknown_version(request):
+            return Verdict(short_circuit="unknown-version", notes=(_unknown_version_note(request),))
+        if reason := short_circuit(request, self.own_namespace):
+            return Verdict(short_circuit=reason)
+        policy = self._policy(request, deadline)
+        try:
+            facts = self._facts(request, phase, policy)
+        except ShapeError as error:
+            return _unreadable(error, policy)
+        if facts.operation is Operation.DELETE and facts.requester.system:
+            return Verdict(short_circuit="garbage-collection")
+        run = self._mutate if phase is Phase.MUTATING else self._validate
+        verdict = run(facts, deadline)
+        return replace(verdict, versions=Versions(policy=policy.version))
+
+    # -- steps --------------------------------------------------------------------------------------------------
+    def _policy(self, request: AdmissionRequest, deadline: float) -> EffectivePolicy:
+        policies = self.policies()
+        labels: Mapping[str, str] = {}
+        if policies.needs_labels and request.namespace:
+            query = Query("Namespace", "", request.namespace)
+            answer = self.source.ask(query, fresh=False, deadline=deadline)
+            if isinstance(answer, Found) and isinstance(answer.value, Mapping):
+                labels = (answer.value.get("metadata") or {}).get("labels") or {}
+        return policies.effective(request.namespace, labels)
+
+    def _facts(self, request: AdmissionRequest, phase: Phase, policy: EffectivePolicy) -> Facts:
+        kind = find(request.kind.group, request.kind.kind)
+        assert kind is not None  # noqa: S101  short_circuit let only known kinds through
+        operation = Operation(request.operation)
+        raw = request.old_object if operation is Operation.DELETE else request.object
+        raw = raw if raw is not None else {}
+        obj = read(raw, kind.type)
+        old_raw = request.old_object if operation is Operation.UPDATE else None
+        old = _read_old(old_raw, kind)
+        namespace = request.namespace
+        user = request.user_info
+        return Facts(
+            phase=phase,
+            operation=operation,
+            subresource=request.sub_resource,
+            request=request,
+            requester=Requester(
+                username=user.username,
+                groups=user.groups or (),
+                trusted=policy.trusts(user.username),
+                system=policy.is_system(user.username),
+            ),
+            kind=kind.kind,
+            api_version=request.kind.api_version,
+            namespace=namespace,
+            name=request.name or _name(obj),
+            obj=obj,
+            raw=raw,
+            old=old,
+            old_raw=old_raw,
+            plan=plan_of(kind.kind, request.kind.api_version, namespace, obj),
+            old_plan=None if old is None else plan_of(kind.kind, request.kind.api_version, namespace, old),
+            policy=policy,
+            surroundings=Surroundings({}),
+            now=self.clock(),
+            complete_set=self.complete_set,
+        )
+
+    def _validate(self, facts: Facts, deadline: float) -> Verdict:
+        violations, unresolved, asked = self._settle(facts, deadline, fresh=False)
+        if asked and any(violation.action is Action.DENY for violation in violations):
+            # Nothing is denied on the word of a cache: ask again, live, everything this verdict rests on.
+            answers = ask_all(self.source, asked, fresh=True, deadline=deadline)
+            violations, unresolved, _ = self._settle(facts, deadline, fresh=True, answers=answers)
+        if facts.old is not None and any(violation.action is Action.DENY for violation in violations):
+            violations = not_worse(violations, self._before(facts, deadline))
+        code = 403 if any(violation.action is Action.DENY for violation in violations) else 200
+        return Verdict(violations=violations, unknowns=unresolved, code=code)
+
+    def _before(self, facts: Facts, deadline: float) -> list[Violation]:
+        """What the rules say of the stored object, in today's surroundings."""
+        assert facts.old is not None  # noqa: S101
+        assert facts.old_plan is not None  # noqa: S101
+        before = replace(facts, obj=facts.old, raw=facts.old_raw or {}, plan=facts.old_plan)
+        return self._settle(before, deadline, fresh=False)[0]
+
+    def _mutate(self, facts: Facts, deadline: float) -> Verdict:
+        if facts.operation is not Operation.CREATE or facts.subresource:
+            return Verdict(short_circuit="mutates-on-create-only")
+        active = [m for m in self.mutations if facts.kind in m.META.kinds and facts.policy.mutation_enabled(m.META.id)]
+        if not active:
+            return Verdict(short_circuit="no-mutation-enabled")
+        answers: dict[Query, Answer] = {}
+        for _ in range(ROUND_COUNT_MAX):
+            surroundings = Surroundings(answers)
+            asking = replace(facts, surroundings=surroundings)
+            changes = [change for mutation in active for change in mutation.mutate(asking)]
+            if not surroundings.missing:
+                break
+            answers |= ask_all(self.source, surroundings.missing, fresh=False, deadline=deadline)
+        patch, notes = to_patch(facts.raw, changes)
+        return Verdict(patch=patch, patch_notes=notes)
+
+    def _settle(
+        self, facts: Facts, deadline: float, *, fresh: bool, answers: dict[Query, Answer] | None = None
+    ) -> tuple[list[Violation], list[Unresolved], set[Query]]:
+        """Evaluate, fetch what was missing, evaluate again, until no rule asks for anything new."""
+        known = dict(answers or {})
+        for _ in range(ROUND_COUNT_MAX):
+            surroundings = Surroundings(known)
+            violations, unresolved = evaluate(self.catalogue, replace(facts, surroundings=surroundings))
+            if not surroundings.missing:
+                return violations, unresolved, surroundings.asked
+            known |= ask_all(self.source, surroundings.missing, fresh=fresh, deadline=deadline)
+        raise RuleError("a rule that never stops asking")
+
+
+def _read_old(raw: Mapping[str, Any] | None, kind: Kind) -> core.Base | None:
+    """The stored object, or None where it is unreadable: what is stored cannot be the requester's fault."""
+    if raw is None:
+        return None
+    try:
+        return read(raw, kind.type)
+    except ShapeError:
+        return None
+
+
+def _name(obj: core.Base) -> str:
+    metadata: core.ObjectMeta = getattr(obj, "metadata", core.ObjectMeta())
+    return metadata.name
+
+
+def _unreadable(error: ShapeError, policy: EffectivePolicy) -> Verdict:
+    violation = Violation(
+        rule="WAS100",
+        action=Action.DENY,
+        field=str(error.field),
+        reason="unreadable shape",
+        seen=None,
+        limit=None,
+        message=f"has a type that the API does not allow: {error.message}",
+        fix="write the field as the API reference of this version shows it",
+    )
+    return Verdict(violations=(violation,), code=422, versions=Versions(policy=policy.version))
+
+
+def _unknown_version_note(request: AdmissionRequest) -> str:
+    return (
+        f"Muster does not know {request.kind.kind} in version {request.kind.api_version}: admitted unchecked; "
+        "upgrade Muster to have it checked"
+    )

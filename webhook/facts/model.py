@@ -1,0 +1,102 @@
+"""Facts: all that a rule may know about one request, frozen."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from webhook.facts.surroundings import Surroundings
+from webhook.objects import core
+from webhook.objects.request import AdmissionRequest
+from webhook.plan.model import GangPlan
+from webhook.policy.effective import EffectivePolicy
+
+
+class Operation(enum.StrEnum):
+    CREATE = "CREATE"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+
+
+class Phase(enum.StrEnum):
+    """VALIDATING: a webhook request after the API server's own validation. MUTATING: before it. REVIEW: offline."""
+
+    VALIDATING = "validating"
+    MUTATING = "mutating"
+    REVIEW = "review"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requester:
+    """Who asks, by request.userInfo. trusted: a controller of the policy's `trustedControllers` (never decided by
+    ownerReferences, which anyone can write). system: the garbage collector or the namespace controller."""
+
+    username: str
+    groups: tuple[str, ...]
+    trusted: bool
+    system: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """obj / raw: the object judged, typed and as sent (for DELETE the object that goes). old / old_raw: the stored
+    object of an UPDATE. kind and api_version are those of `raw` as the API server converted it. subresource: "" or
+    "scale", "resize", "status", ... For a scale request `obj` is the Scale. complete_set: what the surroundings do not
+    hold does not exist (`review --complete`). now: timezone-aware, given by the root, since rules read no clock.
+    """
+
+    phase: Phase
+    operation: Operation
+    subresource: str
+    request: AdmissionRequest
+    requester: Requester
+    kind: str
+    api_version: str
+    namespace: str
+    name: str
+    obj: core.Base
+    raw: Mapping[str, Any]
+    old: core.Base | None
+    old_raw: Mapping[str, Any] | None
+    plan: GangPlan
+    old_plan: GangPlan | None
+    policy: EffectivePolicy
+    surroundings: Surroundings
+    now: datetime
+    complete_set: bool = False
+
+    @property
+    def metadata(self) -> core.ObjectMeta:
+        return getattr(self.obj, "metadata", core.ObjectMeta())
+
+    def gate(self, name: str) -> bool | None:
+        """A feature gate of this cluster: the policy's word, else what this object proves, else None (not known).
+
+        In the validating phase a gated field that is still there proves its gate: the API server drops the fields of
+        a gate that is off before any webhook sees them (kubernetes-1.37: PrepareForCreate).
+        """
+        declared = self.policy.gate(name)
+        if declared is not None:
+            return declared
+        return True if self.phase is Phase.VALIDATING and _proves(name, self) else None
+
+
+def _proves(gate: str, facts: Facts) -> bool:
+    groups = tuple(facts.plan.leaf_groups())
+    if gate == "WorkloadWithJob":
+        return isinstance(facts.obj, core.Job) and facts.obj.spec.scheduling is not None
+    if gate == "GenericWorkload":
+        grouped = any(pod_set.template.spec.scheduling_group for pod_set in facts.plan.all_pod_sets())
+        return grouped or facts.kind in ("Workload", "PodGroup", "CompositePodGroup")
+    if gate == "CompositePodGroup":
+        return facts.kind == "CompositePodGroup"
+    if gate == "TopologyAwareWorkloadScheduling":
+        return facts.kind == "PodGroup" and any(group.topology_key for group in groups)
+    if gate == "DRAWorkloadResourceClaims":
+        return facts.kind == "PodGroup" and any(group.claims for group in groups)
+    if gate == "PodGroupPreemptionPolicy":
+        return facts.kind == "PodGroup" and any(group.preemption_policy for group in groups)
+    return False

@@ -1,0 +1,237 @@
+"""The GangPlan: the tree of groups an object will become. Every kind is turned into one before any rule runs.
+
+Rules read the plan and know no kinds. Each part carries the field path it came from, so a rule can name the field.
+`None` for a number means unknown (not zero): a rule must not deny on it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from webhook.objects.core import PodTemplateSpec
+from webhook.objects.fieldpath import FieldPath
+
+
+class GroupOrigin(enum.StrEnum):
+    """Who makes the PodGroup object."""
+
+    CONTROLLER = "controller"  # a controller compiles it from this object (Job .spec.scheduling, delegated child Job)
+    REFERENCED = "referenced"  # the Pods name it by schedulingGroup; somebody else creates it ("bring your own")
+    ITSELF = "itself"  # the object is the PodGroup or CompositePodGroup
+    TEMPLATE = "template"  # a podGroupTemplate in a Workload: runtime groups are made from it, how many is not said
+
+
+class PolicyKind(enum.StrEnum):
+    BASIC = "basic"
+    GANG = "gang"
+    UNKNOWN = "unknown"  # a referenced group that has not been looked up
+
+
+class DisruptionModeKind(enum.StrEnum):
+    SINGLE = "single"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedClaim:
+    """One entry of a group's resourceClaims, or of a Pod's. A Pod claim is the group's only if all three are equal."""
+
+    name: str
+    resource_claim_name: str | None
+    resource_claim_template_name: str | None
+    path: FieldPath
+
+    @property
+    def key(self) -> tuple[str, str | None, str | None]:
+        return (self.name, self.resource_claim_name, self.resource_claim_template_name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elastic:
+    """An elastic Pod set: the application starts with `pod_count_min` and grows to `pod_count_max`."""
+
+    pod_count_min: int
+    pod_count_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSet:
+    """Pods of one role made from one template.
+
+    role: the replicatedJob's or template's name, "" where there is only one.
+    template / path: the Pod template and where it stands (``spec.template``); for a bare Pod its own spec and ``""``.
+    pod_count: Pods that may exist at the same time *per group* (after completions are taken into account).
+    pod_count_path: the field that sets it. pod_count_declared: the number as written there (parallelism, size, ...).
+    completions: Pods that may ever succeed, None where unbounded or not applicable.
+    starts_after: roles of the same plan that must reach `starts_condition` ("Ready", "Complete") before this one's
+      Pods are created.
+    suspended: the Pods are not created until somebody resumes the object.
+    ranks: how many Pods share one "replica" of the role (a LeaderWorkerSet's size, a JobSet's parallelism); 1 if none.
+    """
+
+    role: str
+    template: PodTemplateSpec
+    path: FieldPath
+    pod_count: int | None
+    pod_count_path: FieldPath
+    pod_count_declared: int | None = None
+    completions: int | None = None
+    completions_path: FieldPath | None = None
+    starts_after: tuple[str, ...] = ()
+    starts_condition: str = ""
+    starts_path: FieldPath | None = None
+    suspended: bool = False
+    backoff_limit_per_index: int | None = None
+    backoff_limit_per_index_path: FieldPath | None = None
+    active_deadline_seconds: int | None = None
+    active_deadline_path: FieldPath | None = None
+
+    @property
+    def spec_path(self) -> FieldPath:
+        return self.path / "spec"
+
+    @property
+    def claims(self) -> tuple[PlannedClaim, ...]:
+        """The Pod's own resourceClaims entries, with their paths."""
+        at = self.spec_path / "resourceClaims"
+        return tuple(
+            PlannedClaim(
+                name=claim.name,
+                resource_claim_name=claim.resource_claim_name,
+                resource_claim_template_name=claim.resource_claim_template_name,
+                path=at.at(index),
+            )
+            for index, claim in enumerate(self.template.spec.resource_claims or ())
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafGroup:
+    """One PodGroup to be (or `group_count` equal ones).
+
+    path: where the scheduling settings stand (``spec.scheduling``, ``spec``, ``spec.podGroupTemplates[0]``).
+    name: the PodGroup's name where it is known before it exists; None for groups a controller will name.
+    min_count: minCount as it will be stored (explicit, or the controller's default); None if basic or unknown.
+    min_count_path: the field to change. min_count_explicit: False where the controller derives it (follows scaling).
+    group_count: how many equal groups the object makes (LeaderWorkerSet replicas); None if unknown.
+    pod_sets: who will be in it, as far as this object says. A referenced group may get Pods from elsewhere too.
+    """
+
+    path: FieldPath
+    origin: GroupOrigin
+    policy: PolicyKind
+    name: str | None = None
+    template_name: str | None = None
+    policy_path: FieldPath = FieldPath()  # noqa: RUF009  a frozen tuple
+    min_count: int | None = None
+    min_count_path: FieldPath = FieldPath()  # noqa: RUF009
+    min_count_explicit: bool = False
+    topology_key: str | None = None
+    topology_path: FieldPath | None = None
+    claims: tuple[PlannedClaim, ...] = ()
+    claims_path: FieldPath = FieldPath()  # noqa: RUF009
+    disruption_mode: DisruptionModeKind | None = None
+    disruption_mode_path: FieldPath = FieldPath()  # noqa: RUF009
+    priority_class_name: str | None = None
+    priority_class_path: FieldPath = FieldPath()  # noqa: RUF009
+    priority: int | None = None
+    preemption_policy: str | None = None
+    workload_name: str | None = None
+    workload_template_name: str | None = None
+    parent_name: str | None = None
+    group_count: int | None = 1
+    pod_sets: tuple[PodSet, ...] = ()
+
+    @property
+    def pod_count(self) -> int | None:
+        """Pods that may exist at the same time in one group, as far as this object says; None if unknown."""
+        return total(pod_set.pod_count for pod_set in self.pod_sets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompositeGroup:
+    """One CompositePodGroup to be. `children_known`: the children listed are all there will ever be (a controller's
+    plan), as opposed to templates of which any number of runtime groups may be made."""
+
+    path: FieldPath
+    origin: GroupOrigin
+    policy: PolicyKind
+    children: tuple[LeafGroup | CompositeGroup, ...]
+    children_known: bool = False
+    name: str | None = None
+    template_name: str | None = None
+    min_group_count: int | None = None
+    min_group_count_path: FieldPath = FieldPath()  # noqa: RUF009
+    topology_key: str | None = None
+    topology_path: FieldPath | None = None
+    disruption_mode: DisruptionModeKind | None = None
+    priority_class_name: str | None = None
+    priority_class_path: FieldPath = FieldPath()  # noqa: RUF009
+    priority: int | None = None
+    preemption_policy: str | None = None
+    workload_name: str | None = None
+    workload_template_name: str | None = None
+    parent_name: str | None = None
+
+
+Group = LeafGroup | CompositeGroup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ignored:
+    """Something written that 1.37 will not act on: a CronJob's `spec.scheduling`, a child Job's without annotation."""
+
+    path: FieldPath
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangPlan:
+    """groups: the roots, in field order. pod_sets: Pods in no group of their own (independent). unknown: reasons why
+    the plan is not complete, in words (a foreign `managedBy`). ignored: see Ignored."""
+
+    kind: str
+    api_version: str
+    namespace: str
+    name: str
+    groups: tuple[Group, ...] = ()
+    pod_sets: tuple[PodSet, ...] = ()
+    unknown: tuple[str, ...] = ()
+    ignored: tuple[Ignored, ...] = field(default=())
+
+    def leaf_groups(self) -> Iterator[LeafGroup]:
+        """All leaves of all trees, in field order."""
+        stack: list[Group] = list(reversed(self.groups))
+        while stack:
+            group = stack.pop()
+            if isinstance(group, LeafGroup):
+                yield group
+            else:
+                stack.extend(reversed(group.children))
+
+    def composite_groups(self) -> Iterator[CompositeGroup]:
+        """All inner nodes, parents before children."""
+        stack: list[Group] = list(reversed(self.groups))
+        while stack:
+            group = stack.pop()
+            if isinstance(group, CompositeGroup):
+                yield group
+                stack.extend(reversed(group.children))
+
+    def all_pod_sets(self) -> Iterator[PodSet]:
+        """Every Pod set, grouped or not."""
+        for group in self.leaf_groups():
+            yield from group.pod_sets
+        yield from self.pod_sets
+
+
+def total(counts: Iterator[int | None]) -> int | None:
+    """The sum, or None as soon as one part is unknown."""
+    result = 0
+    for count in counts:
+        if count is None:
+            return None
+        result += count
+    return result

@@ -1,0 +1,9 @@
+"""CATALOGUE: every rule, in the order of its ID. Explicit, so that nothing is registered by being imported."""
+
+from __future__ import annotations
+
+from webhook.rules.meta import Rule
+
+CATALOGUE: tuple[Rule, ...] = ()
+
+BY_ID: dict[str, Rule] = {rule.META.id: rule for rule in CATALOGUE}
