@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from webhook.objects import core
+from webhook.plan.compositepodgroup import plan_composite_pod_group
+from webhook.plan.job import plan_cronjob, plan_job
 from webhook.plan.model import GangPlan
+from webhook.plan.pod import plan_pod
+from webhook.plan.podgroup import plan_pod_group
+from webhook.plan.workload import plan_workload
 
-Adapter = Callable[[str, str, core.Base], GangPlan]  # (api_version, namespace, object) -> plan
+# (api_version, namespace, object) -> plan. Each adapter takes the typed object of its row in objects.kinds.
+Adapter = Callable[[str, str, Any], GangPlan]
 
-ADAPTERS: dict[str, Adapter] = {}
+ADAPTERS: dict[str, Adapter] = {
+    "Pod": plan_pod,
+    "Job": plan_job,
+    "CronJob": plan_cronjob,
+    "Workload": plan_workload,
+    "PodGroup": plan_pod_group,
+    "CompositePodGroup": plan_composite_pod_group,
+}
 
 
 def plan_of(kind: str, api_version: str, namespace: str, obj: core.Base) -> GangPlan:

@@ -62,13 +62,19 @@ class PodSet:
 
     role: the replicatedJob's or template's name, "" where there is only one.
     template / path: the Pod template and where it stands (``spec.template``); for a bare Pod its own spec and ``""``.
-    pod_count: Pods that may exist at the same time *per group* (after completions are taken into account).
+    pod_count: Pods that may exist at the same time *per group* (after completions are taken into account);
+      `pod_count == replicas * ranks` where both are known.
     pod_count_path: the field that sets it. pod_count_declared: the number as written there (parallelism, size, ...).
-    completions: Pods that may ever succeed, None where unbounded or not applicable.
+    completions: Pods that may ever succeed, None where unbounded or not applicable. Like pod_count_declared it is as
+      written, so for a JobSet's role it is of one child Job: both are comparable with each other.
     starts_after: roles of the same plan that must reach `starts_condition` ("Ready", "Complete") before this one's
-      Pods are created.
+      Pods are created. `starts_condition` is "OrderedReady", with no role in starts_after, where the Pods of this set
+      are created one after another, each only when the one before is Ready (StatefulSet).
     suspended: the Pods are not created until somebody resumes the object.
-    ranks: how many Pods share one "replica" of the role (a LeaderWorkerSet's size, a JobSet's parallelism); 1 if none.
+    replicas: equal child Jobs or leader-worker groups of this role per group; 1 if the kind has none, None if unknown.
+    ranks: how many Pods share one "replica" of the role (a LeaderWorkerSet's workers, a JobSet's parallelism); 1 if none.
+    active_deadline_seconds: a Job's own deadline, which runs while its Pods are pending. The Pod's own one starts with
+      the Pod: template.spec.active_deadline_seconds.
     """
 
     role: str
@@ -83,6 +89,8 @@ class PodSet:
     starts_condition: str = ""
     starts_path: FieldPath | None = None
     suspended: bool = False
+    replicas: int | None = 1
+    ranks: int | None = 1
     backoff_limit_per_index: int | None = None
     backoff_limit_per_index_path: FieldPath | None = None
     active_deadline_seconds: int | None = None
@@ -115,7 +123,9 @@ class LeafGroup:
     name: the PodGroup's name where it is known before it exists; None for groups a controller will name.
     min_count: minCount as it will be stored (explicit, or the controller's default); None if basic or unknown.
     min_count_path: the field to change. min_count_explicit: False where the controller derives it (follows scaling).
-    group_count: how many equal groups the object makes (LeaderWorkerSet replicas); None if unknown.
+    disruption_mode: as written; None where it is left out (the API server makes that `single` in the PodGroup).
+    workload_template_name: "" where an empty group-template-name annotation asks for the Workload's first template.
+    group_count: how many equal groups the object makes (a JobSet's delegated child Jobs); None if unknown.
     pod_sets: who will be in it, as far as this object says. A referenced group may get Pods from elsewhere too.
     """
 
@@ -146,7 +156,10 @@ class LeafGroup:
 
     @property
     def pod_count(self) -> int | None:
-        """Pods that may exist at the same time in one group, as far as this object says; None if unknown."""
+        """Pods that may exist at the same time in one group, as far as this object says; None if unknown, which it
+        is too where the object says nothing of the Pods (a PodGroup, a Workload's template)."""
+        if not self.pod_sets:
+            return None
         return total(pod_set.pod_count for pod_set in self.pod_sets)
 
 
