@@ -383,20 +383,21 @@ class Cluster:
     def scheduler_idle(
         self, timeout_seconds: float = 60, scheduler_names: Sequence[str] = ("default-scheduler",)
     ) -> None:
-        """Returns once the scheduler knows every unbound Pod and has nothing to try: what is unbound now, it gave up.
+        """Returns once the scheduler has tried every unbound Pod it can try: what is unbound then, it did not place.
 
-        Idle means: its active and backoff queues are empty, no attempt was made for a few polls, and its waiting
-        queues hold exactly the unbound Pods that the API server lists. Wait for the Pods to exist first: a Job whose
-        Pods are not made yet leaves the scheduler idle too.
+        Idle means: nothing in its active queue or in flight, its other queues hold exactly the unbound Pods that the
+        API server lists, and no attempt was made for a few polls. It is a pause, not an end: 1.37.2 keeps a group that
+        does not fit in the backoff queue and retries it for ever, after 1, 2, 4, 8 and then every 10 s. Create the
+        Nodes first, and wait for the Pods to exist: a Job whose Pods are not made yet leaves the scheduler idle too.
 
         Raises:
-            TimeoutError: never idle, for example because an event keeps sending a group back to the queue.
+            TimeoutError: never idle.
         """
         history: list[float] = []
 
         def idle() -> bool:
             text = self.metrics("kube-scheduler")
-            busy = sum(sample_sum(text, "scheduler_pending_pods", queue=queue) for queue in ("active", "backoff"))
+            active = sample_sum(text, "scheduler_pending_pods", queue="active")
             known = sample_sum(text, "scheduler_pending_pods")
             unbound = self._unbound_pods(scheduler_names)
             staying = sum(1 for pod in unbound if "deletionTimestamp" not in pod["metadata"])
@@ -404,7 +405,7 @@ class Cluster:
                 sample_sum(text, "scheduler_schedule_attempts_total")
                 + sample_sum(text, "scheduler_podgroup_schedule_attempts_total")
             )
-            if busy or not staying <= known <= len(unbound):
+            if active or not staying <= known <= len(unbound):
                 history.clear()
             return len(history) >= _STABLE_POLLS and len(set(history[-_STABLE_POLLS:])) == 1
 

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.cluster.build import Binaries, ensure_built
 from tests.cluster.client import ApiClient, ApiError, Credentials
 from tests.cluster.cluster import WAS_GATES, WAS_RUNTIME_CONFIG, Cluster
-from tests.cluster.processes import Component, PortTakenError, Spawner, free_ports
+from tests.cluster.processes import Component, PortTakenError, Spawner, StartError, free_ports
 
 COMPONENTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
@@ -126,8 +126,11 @@ class ControlPlane(Cluster):
                 self._start("kube-controller-manager", self._controller_manager_command)
             if self.options.scheduler:
                 self._start("kube-scheduler", self._scheduler_command)
+        except StartError:
+            self._stop_components()  # and keep the folder with the logs that the error names
+            raise
         except BaseException:
-            self._stop_components()
+            self.stop()
             raise
 
     def stop(self) -> None:
