@@ -1,0 +1,192 @@
+"""`muster review`: judge manifests without a cluster, by the same pipeline as the webhook."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import jsonpatch
+import typer
+
+from webhook.admission.pipeline import Pipeline, Policies
+from webhook.facts.model import Phase
+from webhook.objects.fieldpath import FieldPath
+from webhook.objects.kinds import find, split_api_version
+from webhook.objects.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
+from webhook.reports import json as json_report
+from webhook.reports import text as text_report
+from webhook.reports.entry import Review, ReviewEntry, Unreadable
+from webhook.sources.folder import BUILT_IN_OBJECTS, ObjectSetSource
+from webhook.sources.manifests import Manifest, ManifestError, read_file, read_text
+from webhook.verdict import Verdict, Violation
+
+_SUFFIXES = {".yaml", ".yml", ".json"}
+
+
+def review_manifests(
+    manifests: Sequence[Manifest],
+    policies: Policies,
+    *,
+    policy_name: str,
+    namespace: str = "default",
+    user: UserInfo | None = None,
+    complete: bool = False,
+    unreadable: Sequence[Unreadable] = (),
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Review:
+    """Each object is judged as its CREATE, with the others of the set as its surroundings."""
+    source = ObjectSetSource(
+        [*BUILT_IN_OBJECTS, *(manifest.raw for manifest in manifests)],
+        complete=complete,
+        default_namespace=namespace,
+    )
+    entries: list[ReviewEntry] = []
+    passed_over: Counter[str] = Counter()
+    for manifest in manifests:
+        group, _ = split_api_version(str(manifest.raw.get("apiVersion") or ""))
+        word = manifest.raw.get("kind")
+        kind = find(group, word) if isinstance(word, str) else None
+        if kind is None or not kind.planned:
+            passed_over[str(word or "(no kind)")] += 1
+            continue
+        pipeline = Pipeline(
+            policies=lambda: policies,
+            source=source.without(manifest.raw),
+            own_namespace="",
+            clock=clock,
+            complete_set=complete,
+        )
+        request = request_for(manifest.raw, namespace, user)
+        verdict = _judge(pipeline, request)
+        entries.append(
+            ReviewEntry(
+                file=manifest.file,
+                line=manifest.line,
+                kind=kind.kind,
+                api_version=request.kind.api_version,
+                namespace=request.namespace,
+                name=request.name,
+                verdict=verdict,
+                lines=[_line(manifest, violation) for violation in verdict.violations],
+            )
+        )
+    return Review(entries=entries, passed_over=passed_over, unreadable=unreadable, policy=policy_name)
+
+
+def request_for(raw: dict[str, Any], namespace: str, user: UserInfo | None) -> AdmissionRequest:
+    """The CREATE request that `kubectl create -f` would lead to."""
+    group, version = split_api_version(str(raw.get("apiVersion") or ""))
+    metadata = raw.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    kind = find(group, str(raw.get("kind")))
+    gvk = GroupVersionKind(group=group, version=version, kind=str(raw.get("kind")))
+    resource = GroupVersionResource(group=group, version=version, resource=kind.plural if kind else "")
+    return AdmissionRequest(
+        uid="review",
+        kind=gvk,
+        resource=resource,
+        request_kind=gvk,
+        request_resource=resource,
+        name=str(metadata.get("name") or ""),
+        namespace=str(metadata.get("namespace") or namespace),
+        operation="CREATE",
+        user_info=user or UserInfo(),
+        object=raw,
+    )
+
+
+def _judge(pipeline: Pipeline, request: AdmissionRequest) -> Verdict:
+    """Mutate, then validate what comes out, as the API server does."""
+    mutated = pipeline.judge(request, Phase.MUTATING)
+    if mutated.patch:
+        patched = jsonpatch.apply_patch(request.object, [dict(operation) for operation in mutated.patch])
+        request = _with_object(request, patched)
+    verdict = pipeline.judge(request, Phase.REVIEW)
+    return replace(verdict, patch=mutated.patch, patch_notes=mutated.patch_notes)
+
+
+def _with_object(request: AdmissionRequest, obj: dict[str, Any]) -> AdmissionRequest:
+    import msgspec
+
+    return msgspec.structs.replace(request, object=obj)
+
+
+def _line(manifest: Manifest, violation: Violation) -> int:
+    """The field's text back into a path; names with dots stand in brackets."""
+    parts: list[str | int] = []
+    for piece in violation.field.replace("[", "\0[").replace("]", "\0").split("\0"):
+        if piece.startswith("["):
+            inner = piece[1:]
+            parts.append(int(inner) if inner.isdigit() else inner)
+        else:
+            parts += [part for part in piece.split(".") if part]
+    return manifest.line_of(FieldPath(parts))
+
+
+def read_inputs(paths: Sequence[str]) -> tuple[list[Manifest], list[Unreadable]]:
+    """Files, folders (searched for .yaml, .yml and .json) and "-" for standard input; what cannot be read is listed."""
+    manifests: list[Manifest] = []
+    unreadable: list[Unreadable] = []
+    for name in paths:
+        try:
+            if name == "-":
+                manifests += read_text(sys.stdin.buffer.read(), "(standard input)")
+                continue
+            path = Path(name)
+            if path.is_dir():
+                files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+                if not files:
+                    unreadable.append(
+                        Unreadable(file=name, line=1, message="a folder without .yaml, .yml or .json files")
+                    )
+            else:
+                files = [path]
+        except OSError as error:
+            unreadable.append(Unreadable(file=name, line=1, message=error.strerror or str(error)))
+            continue
+        except ManifestError as error:
+            unreadable.append(Unreadable(file=error.file, line=error.line, message=error.message))
+            continue
+        for file in files:
+            try:
+                manifests += read_file(file)
+            except ManifestError as error:
+                unreadable.append(Unreadable(file=error.file, line=error.line, message=error.message))
+    return manifests, unreadable
+
+
+def review(
+    paths: Annotated[
+        list[str], typer.Argument(metavar="FILE|DIR|-...", help="manifests, folders, or - for standard input")
+    ],
+    policy: Annotated[list[str] | None, typer.Option(help="policy file, or baseline, strict, staging-dry-run")] = None,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="for objects that name none")] = "default",
+    as_user: Annotated[str, typer.Option("--as", help="judge as this user (tiers, writers, freeze)")] = "",
+    as_group: Annotated[list[str] | None, typer.Option(help="and these groups")] = None,
+    complete: Annotated[
+        bool, typer.Option("--complete", help="the set is all there is: what is not in it is missing")
+    ] = False,
+    output: Annotated[Literal["text", "json"], typer.Option("--output", "-o")] = "text",
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="also what is fine or could not be checked")] = False,
+) -> None:
+    """Judge manifests as the webhook would. Exit 0: all admitted, 1: something denied, 2: unreadable or wrong usage."""
+    from webhook.cli.policies import policies_from
+
+    policies, policy_name = policies_from(policy or [])
+    manifests, unreadable = read_inputs(paths)
+    result = review_manifests(
+        manifests,
+        policies,
+        policy_name=policy_name,
+        namespace=namespace,
+        user=UserInfo(username=as_user, groups=tuple(as_group or ())),
+        complete=complete,
+        unreadable=unreadable,
+    )
+    print(json_report.render(result) if output == "json" else text_report.render(result, verbose=verbose))
+    raise typer.Exit(result.exit_code)

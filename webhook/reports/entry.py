@@ -1,0 +1,50 @@
+"""One reviewed object: where it stands, and what Muster says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webhook.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewEntry:
+    """lines: for each violation of the verdict, in its order, the line of its field (or of the nearest written one)."""
+
+    file: str
+    line: int
+    kind: str
+    api_version: str
+    namespace: str
+    name: str
+    verdict: Verdict
+    lines: Sequence[int] = ()
+    rewritten: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A file, or a part of one, that could not be read."""
+
+    file: str
+    line: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """entries: in the order of files and lines. passed_over: kind -> how many objects of kinds Muster does not judge."""
+
+    entries: Sequence[ReviewEntry]
+    passed_over: Mapping[str, int]
+    unreadable: Sequence[Unreadable]
+    policy: str
+
+    @property
+    def exit_code(self) -> int:
+        """0 all admitted, 1 something denied, 2 something unreadable."""
+        if self.unreadable:
+            return 2
+        return 0 if all(entry.verdict.allowed for entry in self.entries) else 1
