@@ -88,14 +88,19 @@ class Violation:
     def line(self) -> str:
         """One line for people: where, what, why, and the way out."""
         where = f"{self.field}: " if self.field else ""
-        return f"{where}{self.message}; {self.fix} [{self.rule}]"
+        return where + self.text()
+
+    def text(self) -> str:
+        """`line` without the field, for answers that carry the field on its own (status.details.causes)."""
+        return f"{self.message}; {self.fix} [{self.rule}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """What a verdict rests on, so that it is never reused for something newer."""
+    """What a verdict rests on, so that it is never reused for something newer. policy_name: metadata.name, for texts."""
 
     policy: str = ""
+    policy_name: str = ""
     inventory: str = ""
     quota: str = ""
 

@@ -70,7 +70,7 @@ class Pipeline:
             return Verdict(short_circuit="garbage-collection")
         run = self._mutate if phase is Phase.MUTATING else self._validate
         verdict = run(facts, deadline)
-        return replace(verdict, versions=Versions(policy=policy.version))
+        return replace(verdict, versions=Versions(policy=policy.version, policy_name=policy.name))
 
     # -- steps --------------------------------------------------------------------------------------------------
     def _policy(self, request: AdmissionRequest, deadline: float) -> EffectivePolicy:
@@ -196,7 +196,7 @@ def _unreadable(error: ShapeError, policy: EffectivePolicy) -> Verdict:
         message=f"has a type that the API does not allow: {error.message}",
         fix="write the field as the API reference of this version shows it",
     )
-    return Verdict(violations=(violation,), code=422, versions=Versions(policy=policy.version))
+    return Verdict(violations=(violation,), code=422, versions=Versions(policy=policy.version, policy_name=policy.name))
 
 
 def _unknown_version_note(request: AdmissionRequest) -> str:
