@@ -43,19 +43,20 @@ def plan_jobset(api_version: str, namespace: str, jobset: core.JobSet) -> GangPl
     delegated: list[LeafGroup] = []
     others: list[PodSet] = []
     ignored: list[Ignored] = []
-    for index, role in enumerate(spec.replicated_jobs or ()):
-        groups, pod_set, passed_over = _role(jobset, index, unknown, counted=manager is None)
-        delegated.extend(groups)
+    for index in range(len(spec.replicated_jobs or ())):
+        own_groups, pod_set, passed_over = _role(jobset, index, unknown, counted=manager is None)
+        delegated.extend(own_groups)
         ignored.extend(passed_over)
-        if not groups:
+        if not own_groups:
             others.append(pod_set)
     referenced, loose = split_by_group(others)
+    groups = sorted((*delegated, *referenced), key=lambda group: group.pod_sets[0].path)
     return GangPlan(
         kind="JobSet",
         api_version=api_version,
         namespace=namespace,
         name=jobset.metadata.name,
-        groups=tuple(sorted((*delegated, *referenced), key=lambda group: group.pod_sets[0].path)),
+        groups=tuple(groups),
         pod_sets=loose,
         unknown=tuple(unknown),
         ignored=tuple(ignored),
