@@ -254,15 +254,16 @@ class MusterThreadWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no
 
         Without it, as many silent connections as the limit would lock the API server out until they expire.
         """
-        for stage in (Stage.LINGER, Stage.HANDSHAKE):
-            if self._waiting[stage]:
-                self._close(next(iter(self._waiting[stage])))
-                return True
-        idle = self._waiting[Stage.IDLE]
-        if not idle:
+        lingering, shaking, idle = (self._waiting[stage] for stage in (Stage.LINGER, Stage.HANDSHAKE, Stage.IDLE))
+        unused = next((conn for conn in idle if conn.parser.req_count == 0), None)
+        # Of those that never sent a request the one that has been silent longest, not the newest handshake: that one
+        # is more likely somebody with a request.
+        silent = [conn for conn in (next(iter(shaking), None), unused) if conn is not None]
+        oldest = min(silent, key=lambda conn: conn.deadline - self._seconds_max[conn.stage], default=None)
+        victim = next(iter(lingering), None) or oldest or next(iter(idle), None)
+        if victim is None:
             return False
-        never_used = (conn for conn in idle if conn.parser.req_count == 0)
-        self._close(next(never_used, next(iter(idle))))
+        self._close(victim)
         return True
 
     def accept(self, listener: socket.socket) -> bool:
