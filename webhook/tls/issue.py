@@ -82,7 +82,7 @@ def make_serving_certificate(
     ca = x509.load_pem_x509_certificate(authority.certificate_pem)
     ca_key = serialization.load_pem_private_key(authority.key_pem, password=None)
     if not isinstance(ca_key, ec.EllipticCurvePrivateKey):
-        raise ValueError("the authority's key is not an elliptic curve key")  # noqa: TRY004
+        raise ValueError("the authority's key is not an elliptic curve key")
     key = ec.generate_private_key(ec.SECP256R1())
     # A certificate that outlives its CA would look healthy in every listing and fail all the same.
     lifetime = min(lifetime, ca.not_valid_after_utc - now)
