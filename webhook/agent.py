@@ -1,0 +1,46 @@
+"""Composition root of the agent: the one process of a replica that watches the API server.
+
+`muster serve` starts it beside gunicorn. It lists and watches what rules need into the store that the workers read.
+Dead or missing it costs speed, not truth: workers then read live.
+"""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from webhook.cluster.connection import Connection
+from webhook.cluster.store import StoreWriter
+from webhook.cluster.watcher import threads
+
+STORE_FILE = "facts.sqlite"
+BEAT_SECONDS = 1.0
+
+
+def run(snapshot_directory: Path, kubeconfig: Path | None, stop: threading.Event | None = None) -> None:
+    """Until SIGTERM, SIGINT or `stop`. Raises where the kubeconfig or the directory cannot be used at all."""
+    stopping = stop or threading.Event()
+    if stop is None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stopping.set())
+    log = structlog.get_logger("muster.agent")
+
+    def report(event: str, fields: dict[str, Any]) -> None:
+        (log.warning if "failed" in event else log.info)(event, **fields)
+
+    store = StoreWriter(snapshot_directory / STORE_FILE)
+    connection = Connection(kubeconfig)
+    for thread in threads(connection, store, stopping, report):
+        thread.start()
+    while not stopping.wait(BEAT_SECONDS):
+        try:
+            store.beat()
+        except sqlite3.Error as error:
+            # No beat means that workers stop trusting the store, which is right for a full disk.
+            report("beat-failed", {"reason": str(error)})
+    store.close()

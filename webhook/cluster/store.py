@@ -1,0 +1,120 @@
+"""What the agent has seen, for the workers to read: one SQLite file on a memory volume.
+
+Why SQLite and not a snapshot file per version: a busy cluster changes thousands of PodGroups a minute, and rewriting
+all of them for each change costs more than the change. In WAL mode a reader sees one consistent version while the
+writer goes on, no reader ever sees half a write, and a lookup costs microseconds (docs/decisions/0004).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS objects (kind TEXT, namespace TEXT, name TEXT, raw BLOB,
+                                    PRIMARY KEY (kind, namespace, name)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS kinds (kind TEXT PRIMARY KEY, synced INTEGER, reason TEXT);
+CREATE TABLE IF NOT EXISTS heartbeat (id INTEGER PRIMARY KEY CHECK (id = 1), monotonic REAL);
+"""
+
+# The agent beats every second. After this long without, its word is too old even to admit on; workers read live.
+HEARTBEAT_SECONDS_MAX = 15.0
+
+
+class StoreWriter:
+    """The agent's side. One writer, called from several watch threads. Raises sqlite3.OperationalError on a full disk."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for suffix in ("", "-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)  # a former agent's word is worth nothing
+        self._lock = threading.Lock()
+        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=OFF")  # memory volume: nothing survives a crash anyway
+        self._db.executescript(_SCHEMA)
+
+    def replace_kind(self, kind: str, objects: Iterable[tuple[str, str, bytes]]) -> None:
+        """A whole list, in one transaction: (namespace, name, raw JSON). Marks the kind as synced."""
+        with self._lock, self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("DELETE FROM objects WHERE kind = ?", (kind,))
+            self._db.executemany(
+                "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", ((kind, *row) for row in objects)
+            )
+            self._db.execute("INSERT OR REPLACE INTO kinds VALUES (?, 1, '')", (kind,))
+
+    def put(self, kind: str, namespace: str, name: str, raw: bytes) -> None:
+        with self._lock:
+            self._db.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", (kind, namespace, name, raw))
+
+    def delete(self, kind: str, namespace: str, name: str) -> None:
+        with self._lock:
+            self._db.execute(
+                "DELETE FROM objects WHERE kind = ? AND namespace = ? AND name = ?", (kind, namespace, name)
+            )
+
+    def unsynced(self, kind: str, reason: str) -> None:
+        """The watch is broken: the kind's objects are no longer to be trusted."""
+        with self._lock:
+            self._db.execute("INSERT OR REPLACE INTO kinds VALUES (?, 0, ?)", (kind, reason))
+
+    def beat(self) -> None:
+        with self._lock:
+            self._db.execute("INSERT OR REPLACE INTO heartbeat VALUES (1, ?)", (time.monotonic(),))
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+
+class StoreReader:
+    """A worker's side: one connection per thread. CLOCK_MONOTONIC is one clock for all processes of a machine."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._local = threading.local()
+
+    def get(self, kind: str, namespace: str, name: str) -> bytes | None:
+        """The raw JSON, or None where the store does not (or must not) say."""
+        rows = self._query(
+            "SELECT raw FROM objects JOIN kinds USING (kind), heartbeat"
+            " WHERE kind = ? AND namespace = ? AND name = ? AND synced = 1 AND monotonic > ?",
+            (kind, namespace, name, time.monotonic() - HEARTBEAT_SECONDS_MAX),
+        )
+        return rows[0][0] if rows else None
+
+    def all(self, kind: str, namespace: str) -> list[bytes] | None:
+        """All raw objects of a kind in a namespace ("" for cluster-scoped kinds), None where the store cannot say."""
+        if self.synced(kind) is not True:
+            return None
+        rows = self._query("SELECT raw FROM objects WHERE kind = ? AND namespace = ? ORDER BY name", (kind, namespace))
+        return None if rows is None else [row[0] for row in rows]
+
+    def synced(self, kind: str) -> bool | None:
+        """True: listed and watched. False: not (yet). None: no agent at all."""
+        rows = self._query(
+            "SELECT (SELECT synced FROM kinds WHERE kind = ?) FROM heartbeat WHERE monotonic > ?",
+            (kind, time.monotonic() - HEARTBEAT_SECONDS_MAX),
+        )
+        return bool(rows[0][0]) if rows else None
+
+    def _query(self, sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]] | None:
+        try:
+            return list(self._connection().execute(sql, parameters))
+        except sqlite3.Error:
+            # No file yet, or the agent has just been replaced: the store has no word, and workers read live.
+            self._local.__dict__.pop("db", None)
+            return None
+
+    def _connection(self) -> sqlite3.Connection:
+        inode = self._path.stat().st_ino if self._path.exists() else 0
+        if getattr(self._local, "inode", None) != inode or "db" not in self._local.__dict__:
+            self._local.db = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, isolation_level=None, timeout=0.2)
+            self._local.inode = inode
+        db: sqlite3.Connection = self._local.db
+        return db

@@ -1,0 +1,183 @@
+"""One kind, listed and watched into the store until told to stop. Lists again after 410 Gone and after errors."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from webhook.cluster.connection import PAGE_OBJECT_COUNT, Connection, GoneError, ReadState, WatchError
+from webhook.cluster.source import list_path
+from webhook.cluster.store import StoreWriter
+from webhook.objects import core
+from webhook.objects.kinds import BY_NAME, Kind
+
+# The agent's kinds: few objects each, or needed for nearly every gang. Pods and Jobs are read live when needed.
+WATCHED_KINDS = (
+    "PriorityClass",
+    "Namespace",
+    "Workload",
+    "PodGroup",
+    "CompositePodGroup",
+    "ResourceClaimTemplate",
+    "DeviceClass",
+    "ResourceQuota",
+    "RuntimeClass",
+)
+
+RETRY_SECONDS_MAX = 30.0
+# A server that is alive sends a bookmark about once a minute.
+WATCH_IDLE_SECONDS_MAX = 90.0
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _ListMeta(core.Base, frozen=True):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(core.Base, frozen=True):
+    metadata: _ListMeta = _ListMeta()
+    items: tuple[msgspec.Raw, ...] | None = None
+
+
+class ListError(Exception):
+    """The words why, for the store and the log."""
+
+
+class Watcher:
+    """report(event, fields): told of lists, errors and their reasons; it must not raise."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        store: StoreWriter,
+        kind_name: str,
+        stop: threading.Event,
+        report: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self._connection, self._store, self._stop, self._report = connection, store, stop, report
+        self._kind: Kind = BY_NAME[kind_name]
+        self._version = self._kind.versions[0]
+
+    def run(self) -> None:
+        """Until `stop` is set. Never raises for what the API server does; a full disk ends the watch and is retried."""
+        failures = 0
+        while not self._stop.is_set():
+            try:
+                resource_version = self._list()
+                failures = 0
+                self._watch(resource_version)
+            except GoneError:
+                self._report("watch-gone", {"kind": self._kind.kind})
+            except (
+                ListError,
+                WatchError,
+                msgspec.DecodeError,
+                msgspec.ValidationError,
+                OSError,
+                sqlite3.Error,
+            ) as error:
+                failures += 1
+                self._fail(str(error), failures)
+
+    def _fail(self, reason: str, failures: int) -> None:
+        self._report("watch-failed", {"kind": self._kind.kind, "reason": reason})
+        with contextlib.suppress(sqlite3.Error):  # a full store: its heartbeat stops too, and workers read live
+            self._store.unsynced(self._kind.kind, reason)
+        delay = min(RETRY_SECONDS_MAX, 0.2 * 2 ** min(failures, 8))
+        self._stop.wait(delay * (0.5 + random.random() / 2))  # noqa: S311  jitter, no secret
+
+    def _list(self) -> str:
+        rows: dict[tuple[str, str], bytes] = {}
+        resource_version, token = "", ""
+        while not self._stop.is_set():
+            page = self._page(token)
+            for raw in page.items or ():
+                rows[_key(raw)] = self._kept(raw)
+            resource_version, token = page.metadata.resource_version, page.metadata.continue_
+            if not token:
+                break
+        self._store.replace_kind(self._kind.kind, ((ns, name, raw) for (ns, name), raw in rows.items()))
+        self._report("listed", {"kind": self._kind.kind, "object_count": len(rows)})
+        return resource_version
+
+    def _page(self, token: str) -> _Page:
+        query = f"?limit={PAGE_OBJECT_COUNT}" + (f"&continue={quote(token)}" if token else "")
+        for version in self._kind.versions:
+            read = self._connection.get(list_path(self._kind, version) + query, 30.0)
+            if read.state is ReadState.OK:
+                self._version = version
+                return msgspec.json.decode(read.body, type=_Page)
+            if read.state is ReadState.FAILED:
+                raise ListError(read.reason)
+        raise ListError("the API server does not serve this resource")
+
+    def _watch(self, resource_version: str) -> None:
+        while not self._stop.is_set():
+            path = list_path(self._kind, self._version)
+            for line in self._connection.watch(path, resource_version, WATCH_IDLE_SECONDS_MAX):
+                event = msgspec.json.decode(line, type=_Event)
+                if event.type == "ERROR":
+                    status = msgspec.json.decode(event.object)
+                    if status.get("code") == 410:
+                        raise GoneError
+                    raise WatchError(str(status.get("message")))
+                resource_version = _resource_version(event.object) or resource_version
+                self._apply(event)
+                if self._stop.is_set():
+                    return
+
+    def _apply(self, event: _Event) -> None:
+        if event.type == "BOOKMARK":
+            return
+        namespace, name = _key(event.object)
+        if event.type == "DELETED":
+            self._store.delete(self._kind.kind, namespace, name)
+        else:
+            self._store.put(self._kind.kind, namespace, name, self._kept(event.object))
+
+    def _kept(self, raw: msgspec.Raw) -> bytes:
+        """The object without what no rule reads: managed fields, most of the status."""
+        try:
+            return msgspec.json.encode(msgspec.json.decode(raw, type=self._kind.type))
+        except msgspec.ValidationError:
+            return bytes(raw)  # unreadable for us: the rule that asks for it will say so
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    resourceVersion: str = ""  # noqa: N815  the wire name
+
+
+class _Named(msgspec.Struct):
+    metadata: _Metadata
+
+
+def _key(raw: msgspec.Raw) -> tuple[str, str]:
+    metadata = msgspec.json.decode(raw, type=_Named).metadata
+    return metadata.namespace, metadata.name
+
+
+def _resource_version(raw: msgspec.Raw) -> str:
+    return msgspec.json.decode(raw, type=_Named).metadata.resourceVersion
+
+
+def threads(
+    connection: Connection, store: StoreWriter, stop: threading.Event, report: Callable[[str, dict[str, Any]], None]
+) -> Iterator[threading.Thread]:
+    """One thread per watched kind, not started yet."""
+    for kind in WATCHED_KINDS:
+        watcher = Watcher(connection, store, kind, stop, report)
+        yield threading.Thread(target=watcher.run, name=f"watch-{kind}", daemon=True)
