@@ -287,9 +287,10 @@ def test_what_is_not_a_request_is_refused_and_closed(server: Server, request_byt
     assert server.post()["bytes"] == 2
 
 
-def test_an_error_of_the_application_is_a_500_without_its_text(server: Server) -> None:
+@pytest.mark.parametrize("kind", ["RuntimeError", "FileNotFoundError", "SystemExit"])
+def test_an_error_of_the_application_is_a_500_without_its_text(server: Server, kind: str) -> None:
     with contextlib.closing(server.client()) as client:
-        client.request("GET", "/boom")
+        client.request("GET", f"/boom?kind={kind}")
         answer = client.getresponse()
         text = answer.read()
     assert answer.status == 500

@@ -4,6 +4,7 @@ Run as a program it is the server: `python worker_support.py '{"worker": "muster
 Everything is on loopback.
 """
 
+import builtins
 import contextlib
 import dataclasses
 import hashlib
@@ -67,7 +68,7 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
     query = {name: values[0] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
     match environ["PATH_INFO"]:
         case "/boom":
-            raise RuntimeError("secret detail")
+            raise getattr(builtins, query["kind"])("secret detail")
         case "/unread":
             body = b""
         case "/hold":

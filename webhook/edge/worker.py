@@ -92,6 +92,10 @@ class Connection:
     events: int = 0
 
 
+class PeerGoneError(Exception):
+    """The peer went away or does not read. Told apart from an OSError of the application, which is a 500."""
+
+
 class MusterResponse(wsgi.Response):  # type: ignore[misc]  # gunicorn has no types
     """gunicorn's response, without the Server header (it names the software and its version to anyone who asks) and
     with head and body in one write: one TLS record and one system call per answer instead of two."""
@@ -119,8 +123,10 @@ class MusterResponse(wsgi.Response):  # type: ignore[misc]  # gunicorn has no ty
 
     def _flush(self, data: bytes) -> None:
         data, self._head = self._head + data, b""
-        if data:
+        try:
             self.sock.sendall(data)
+        except OSError as error:
+            raise PeerGoneError(str(error)) from error
 
 
 class MusterThreadWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
@@ -200,7 +206,7 @@ class MusterThreadWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no
     def _turn(self) -> None:
         self.notify()
         now = time.monotonic()
-        if not self._accepting and self.alive and now >= self._accept_not_before and self._has_room():
+        if self.alive and not self._accepting and now >= self._accept_not_before and self._has_room():
             self.set_accept_enabled(True)
         firsts = [next(iter(queue)).deadline for queue in self._waiting.values() if queue]
         # At least once a second: the arbiter watches the heartbeat, and we watch whether the arbiter lives.
@@ -245,31 +251,27 @@ class MusterThreadWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no
     # Accepting ------------------------------------------------------------------------------------------------------
 
     def _has_room(self) -> bool:
-        return self.nr_conns < self.CONNECTION_COUNT_MAX or any(
-            self._waiting[stage] for stage in (Stage.LINGER, Stage.HANDSHAKE, Stage.IDLE)
-        )
+        return self.nr_conns < self.CONNECTION_COUNT_MAX or any(self._waiting.values())
 
-    def _evict(self) -> bool:
-        """Close the connection that is missed least. False when every connection is in the middle of a request.
+    def _evict(self) -> None:
+        """Close the waiting connection that is missed least.
 
-        Without it, as many silent connections as the limit would lock the API server out until they expire.
+        Without it, as many silent or slow connections as the limit would lock the API server out until they expire.
         """
-        lingering, shaking, idle = (self._waiting[stage] for stage in (Stage.LINGER, Stage.HANDSHAKE, Stage.IDLE))
-        unused = next((conn for conn in idle if conn.parser.req_count == 0), None)
-        # Of those that never sent a request the one that has been silent longest, not the newest handshake: that one
-        # is more likely somebody with a request.
-        silent = [conn for conn in (next(iter(shaking), None), unused) if conn is not None]
-        oldest = min(silent, key=lambda conn: conn.deadline - self._seconds_max[conn.stage], default=None)
-        victim = next(iter(lingering), None) or oldest or next(iter(idle), None)
-        if victim is None:
-            return False
-        self._close(victim)
-        return True
+        unused = (conn for conn in self._waiting[Stage.IDLE] if conn.parser.req_count == 0)
+        firsts = [next(iter(self._waiting[stage]), None) for stage in (Stage.HANDSHAKE, Stage.HEAD, Stage.BODY)]
+        # The one that has kept us waiting longest: an honest peer is through these stages in milliseconds.
+        slow = [conn for conn in (*firsts, next(unused, None)) if conn is not None]
+        slowest = min(slow, key=lambda conn: conn.deadline - self._seconds_max[conn.stage], default=None)
+        lingering, used = (next(iter(self._waiting[stage]), None) for stage in (Stage.LINGER, Stage.IDLE))
+        victim = lingering or slowest or used
+        if victim is not None:
+            self._close(victim)
 
     def accept(self, listener: socket.socket) -> bool:
         """Take one connection from a listener. False when there was none or no room for it; raises nothing a peer can
         cause."""
-        if self.nr_conns >= self.CONNECTION_COUNT_MAX and not self._evict():
+        if not self._has_room():
             self.set_accept_enabled(False)
             return False
         try:
@@ -277,12 +279,14 @@ class MusterThreadWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no
         except OSError as error:
             if error.errno in _ACCEPT_EXHAUSTED:
                 self.log.error("Cannot accept a connection: %s", error)
-                if not self._evict():
-                    self._accept_not_before = time.monotonic() + 1.0
-                    self.set_accept_enabled(False)
+                self._evict()
+                self._accept_not_before = time.monotonic() + 0.1
+                self.set_accept_enabled(False)
             elif error.errno not in _ACCEPT_PASSING:
                 raise
             return False
+        if self.nr_conns >= self.CONNECTION_COUNT_MAX:
+            self._evict()
         sock.setblocking(False)
         # The parser gets each request's head from us and never reads by itself: its source is empty.
         conn = Connection(sock, client, listener.getsockname(), RequestParser(self.cfg, (), client))
@@ -519,51 +523,46 @@ class MusterThreadWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no
         try:
             conn.sock.settimeout(self.RESPONSE_SECONDS_MAX)
             return self.handle_request(conn.request, conn)
-        except OSError as error:
+        except PeerGoneError as error:
             self.log.debug("Could not answer %s: %s", conn.client, error)
-        except Exception as error:  # noqa: BLE001  # the last resort: logged with its traceback, answered 500 without
+        except (Exception, SystemExit) as error:  # the last resort: logged with its traceback, answered 500 without
             self.handle_error(conn.request, conn.sock, conn.client, error)
         return False
 
     def handle_request(self, req: Any, conn: Connection) -> bool:
-        """Call the application and write its answer. Raises OSError when the peer is gone, and what the application
-        raises as long as nothing of the answer has been sent."""
-        environ: dict[str, Any] = {}
-        response: Any = None
+        """Call the application and write its answer. Raises PeerGoneError, and what the application raises as long as
+        nothing of the answer has been sent."""
         started = time.monotonic()
+        response, environ = wsgi.create(
+            req, conn.sock, conn.client, conn.server, self.cfg, response_class=MusterResponse
+        )
+        environ["wsgi.multithread"] = True
+        environ[RECEIVED_KEY] = conn.received
+        environ[WAITING_KEY] = max(0, self._running_count - self.cfg.threads)
+        self.nr += 1
+        if self.nr >= self.max_requests and self.alive:
+            self.log.info("Restarting the worker after %d requests", self.nr)
+            self.alive = False
+        if not self.alive or not self.cfg.keepalive:
+            response.force_close()
+        chunks: Any = ()
         try:
-            self.cfg.pre_request(self, req)
-            response, environ = wsgi.create(
-                req, conn.sock, conn.client, conn.server, self.cfg, response_class=MusterResponse
-            )
-            environ["wsgi.multithread"] = True
-            environ[RECEIVED_KEY] = conn.received
-            environ[WAITING_KEY] = max(0, self._running_count - self.cfg.threads)
-            self.nr += 1
-            if self.nr >= self.max_requests and self.alive:
-                self.log.info("Restarting the worker after %d requests", self.nr)
-                self.alive = False
-            if not self.alive or not self.cfg.keepalive:
-                response.force_close()
             chunks = self.wsgi(environ, response.start_response)
-            try:
-                for chunk in chunks:
-                    response.write(chunk)
-                response.close()
-            finally:
-                self.log.access(response, req, environ, timedelta(seconds=time.monotonic() - started))
-                if hasattr(chunks, "close"):
-                    chunks.close()
-            return not response.should_close()
-        except OSError:
+            for chunk in chunks:
+                response.write(chunk)
+            response.close()
+        except PeerGoneError:
             raise
         except Exception:  # half an answer is on the wire: a second one would corrupt it
-            if response is None or not response.headers_sent:
+            if not response.headers_sent:
                 raise
             self.log.exception("Error after the answer had begun")
             return False
         finally:
-            self.cfg.post_request(self, req, environ, response)
+            self.log.access(response, req, environ, timedelta(seconds=time.monotonic() - started))
+            if hasattr(chunks, "close"):
+                chunks.close()
+        return not response.should_close()
 
     def finish_request(self, conn: Connection, fs: "Future[bool]") -> None:
         """Take a connection back from its thread. In the loop."""
@@ -632,7 +631,7 @@ def gunicorn_options(
     without it gunicorn loads `certfile` and `keyfile` from disk each time. Without both files the server speaks plain
     HTTP. `worker_tmp_dir` must be on memory where the root file system is a disk or read-only (an emptyDir with medium
     Memory): the heartbeat is a file there, and a slow disk would look like a dead worker. `overrides` are further gunicorn
-    settings (hooks, logger_class). Raises ValueError when only one of the two files is given.
+    settings (logger_class, hooks of the server and the worker; `pre_request` and `post_request` are not called). Raises ValueError when only one of the two files is given.
     """
     if (certfile is None) != (keyfile is None):
         raise ValueError("certfile and keyfile belong together: give both or neither")
