@@ -148,7 +148,7 @@ def _denial(request: AdmissionRequest, verdict: Verdict) -> _Status:
         reason=_REASONS[code],
         code=code,
         details=_Details(
-            name=request.name or _metadata_text(request, "name"),
+            name=request.display_name,
             group=request.kind.group,
             kind=request.kind.kind,
             causes=tuple(
@@ -175,17 +175,9 @@ def _header(request: AdmissionRequest, verdict: Verdict, denials: Sequence[Viola
     rules = len({denial.rule for denial in denials})
     who = f"{rules} rules deny" if rules > 1 else "1 rule denies"
     places = "" if rules == len(denials) else f" in {len(denials)} places"
-    name = request.name or _metadata_text(request, "name") or f"{_metadata_text(request, 'generateName')}*"
-    where = f"{request.namespace}/{name}" if request.namespace else name
+    where = "/".join(filter(None, (request.namespace, request.display_name)))
     policy = f' (policy "{verdict.versions.policy_name}")' if verdict.versions.policy_name else ""
     return _cut_bytes(f"{who} {request.kind.kind} {where}{places}{policy}") + ":"
-
-
-def _metadata_text(request: AdmissionRequest, key: str) -> str:
-    """A text of the object's own metadata: request.name is empty for deletecollection and before names are generated."""
-    metadata = (request.object or request.old_object or {}).get("metadata")
-    value = metadata.get(key) if isinstance(metadata, dict) else None
-    return value if isinstance(value, str) else ""
 
 
 # ---- warnings ---------------------------------------------------------------------------------------------------

@@ -52,3 +52,16 @@ class AdmissionRequest(Base, frozen=True):
     old_object: dict[str, Any] | None = None
     dry_run: bool | None = None
     options: dict[str, Any] | None = None
+
+    @property
+    def display_name(self) -> str:
+        """What to call the object in a text: its name; "train-*" where the API server will generate one; or ""."""
+        if self.name:
+            return self.name
+        metadata = (self.object or self.old_object or {}).get("metadata")
+        if not isinstance(metadata, dict):
+            return ""
+        name, prefix = metadata.get("name"), metadata.get("generateName")
+        if isinstance(name, str) and name:
+            return name
+        return f"{prefix}*" if isinstance(prefix, str) and prefix else ""
