@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from typing import Literal
 
 from webhook.policy.match import any_glob, glob_matches, in_scope, is_subject
-from webhook.policy.model import Exemption, NamespaceScope, Parameters, Policy, Subjects, Tier
+from webhook.policy.model import GATE_DEPENDENCIES, Exemption, NamespaceScope, Parameters, Policy, Subjects, Tier
 from webhook.verdict import Action
 
 Feature = Literal[
@@ -23,6 +23,18 @@ GARBAGE_COLLECTORS = (
 )
 
 
+def resolved_gates(declared: Mapping[str, bool]) -> dict[str, bool]:
+    """The declared gates with what follows from them: a gate that is on needs the ones it depends on, and one that
+    is off takes those that depend on it along (no component starts otherwise). Contradictions stay as declared."""
+    gates = dict(declared)
+    for gate, needed in GATE_DEPENDENCIES.items():
+        if declared.get(gate):
+            gates |= {name: True for name in needed if name not in declared}
+        elif gate not in declared and any(declared.get(name) is False for name in needed):
+            gates[gate] = False
+    return gates
+
+
 class EffectivePolicy:
     """Immutable. Built once per (policy version, namespace, namespace labels) and shared by requests."""
 
@@ -36,13 +48,16 @@ class EffectivePolicy:
         self._actions: dict[str, str] = {
             rule: settings.action for rule, settings in spec.rules.items() if settings.action is not None
         }
+        self._action_max = spec.action_max
         self._mutations = dict(spec.mutations)
+        self._gates = resolved_gates({str(gate): on for gate, on in spec.cluster.feature_gates.items()})
         self.default_tier: str | None = spec.default_tier
         self.unknown_priority_class: Literal["deny", "allow"] = spec.parameters.unknown_priority_class
         for override in spec.overrides:
             if not in_scope(override.scope, namespace, labels):
                 continue
             self._actions |= {rule: s.action for rule, s in override.rules.items() if s.action is not None}
+            self._action_max = override.action_max or self._action_max
             self._mutations |= override.mutations
             self.default_tier = override.default_tier or self.default_tier
             self.unknown_priority_class = override.unknown_priority_class or self.unknown_priority_class
@@ -53,9 +68,10 @@ class EffectivePolicy:
     def action(self, rule_id: str, default: Action | None) -> Action | None:
         """The action for a rule in this namespace, or None where it is off."""
         word = self._actions.get(rule_id)
-        if word is None:
-            return default
-        return None if word == "Off" else Action(word)
+        if word == "Off":
+            return None
+        action = default if word is None else Action(word)
+        return action if action is None or self._action_max is None else action.at_most(Action(self._action_max))
 
     def mutation_enabled(self, rule_id: str) -> bool:
         """Every mutation is opt-in."""
@@ -81,8 +97,8 @@ class EffectivePolicy:
 
     # -- cluster ------------------------------------------------------------------------------------------------
     def gate(self, name: str) -> bool | None:
-        """A declared feature gate, None where the policy does not say."""
-        return self.spec.cluster.feature_gates.get(name)  # type: ignore[call-overload,no-any-return]
+        """A declared feature gate, or one that follows from those; None where the policy does not say."""
+        return self._gates.get(name)
 
     def trusts(self, username: str) -> bool:
         return any_glob(self.spec.cluster.trusted_controllers, username)

@@ -1,20 +1,28 @@
 """The policy file: versioned, strict, typed. `apiVersion: muster.dev/v1alpha1`, `kind: Policy`.
 
-One file describes one cluster. Everything has a default, so the smallest policy is ``spec: {}``. Unknown keys are
-errors (webhook/policy/load.py adds file, line and the nearest known key).
+One `Policy` describes one cluster. Everything has a default, so the smallest policy is ``spec: {}``. Unknown keys are
+errors (webhook/policy/load.py adds file, line and the nearest known key). A `PolicyPart` in a file of its own adds
+tiers, overrides and exemptions to it: lists that other people than the cluster's admins look after.
 """
 
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+
+def _off(value: Any) -> Any:
+    """YAML 1.1 reads a bare ``Off`` as false, and Helm hands it on like that."""
+    return "Off" if value is False else value
+
 
 RuleId = Annotated[str, Field(pattern=r"^WAS\d{3}$")]
 Glob = Annotated[str, Field(min_length=1, description='a name, where "*" matches any text')]
-ActionWord = Literal["Deny", "Warn", "Audit", "Off"]
+ActionWord = Annotated[Literal["Deny", "Warn", "Audit", "Off"], BeforeValidator(_off)]
+ActionCap = Literal["Deny", "Warn", "Audit"]
 
 GATES = (
     "GenericWorkload",
@@ -33,11 +41,22 @@ GateName = Literal[
     "WorkloadWithJob",
 ]
 
+# Which gate cannot be on without which (k8s.io/kubernetes v1.37.2 pkg/features/kube_features.go, the dependency
+# table): a component that is started otherwise stops with "depends on features that are disabled".
+GATE_DEPENDENCIES: dict[str, tuple[str, ...]] = {
+    "TopologyAwareWorkloadScheduling": ("GenericWorkload",),
+    "CompositePodGroup": ("GenericWorkload", "TopologyAwareWorkloadScheduling"),
+    "PodGroupPreemptionPolicy": ("GenericWorkload",),
+    "DRAWorkloadResourceClaims": ("GenericWorkload",),
+    "WorkloadWithJob": ("GenericWorkload",),
+}
+
 # The controllers that make objects for what people submitted. With one shared identity (kube-controller-manager
 # without --use-service-account-credentials) they all appear as system:kube-controller-manager.
 BUILT_IN_CONTROLLERS = (
     "system:kube-controller-manager",
     "system:kube-scheduler",
+    "system:node:*",  # a kubelet writes Pods only as mirrors of static Pods that run already
     "system:serviceaccount:kube-system:*-controller",
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:serviceaccount:kube-system:pod-garbage-collector",
@@ -171,6 +190,7 @@ class Override(Strict):
 
     name: str
     scope: NamespaceScope
+    action_max: ActionCap | None = Field(default=None, description="replaces spec.actionMax in these namespaces")
     rules: dict[RuleId, RuleSettings] = {}
     mutations: dict[RuleId, bool] = {}
     default_tier: str | None = None
@@ -201,6 +221,9 @@ class Spec(Strict):
     features: Features = Features()
     writers: Writers = Writers()
     freeze: Freeze = Freeze()
+    action_max: ActionCap | None = Field(
+        default=None, description="no rule acts more strongly than this, whatever `rules` say: Warn tries a policy out"
+    )
     rules: dict[RuleId, RuleSettings] = {}
     mutations: dict[RuleId, bool] = {}
     parameters: Parameters = Parameters()
@@ -218,3 +241,18 @@ class Policy(Strict):
     kind: Literal["Policy"]
     metadata: PolicyMetadata
     spec: Spec = Spec()
+
+
+class PartSpec(Strict):
+    tiers: tuple[Tier, ...] = ()
+    overrides: tuple[Override, ...] = ()
+    exemptions: tuple[Exemption, ...] = ()
+
+
+class PolicyPart(Strict):
+    """More tiers, overrides and exemptions for the one Policy; appended in the order of the file names."""
+
+    api_version: Literal["muster.dev/v1alpha1"]
+    kind: Literal["PolicyPart"]
+    metadata: PolicyMetadata
+    spec: PartSpec = PartSpec()
