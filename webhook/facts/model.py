@@ -90,7 +90,10 @@ def _proves(gate: str, facts: Facts) -> bool:
         return isinstance(facts.obj, core.Job) and facts.obj.spec.scheduling is not None
     if gate == "GenericWorkload":
         grouped = any(pod_set.template.spec.scheduling_group for pod_set in facts.plan.all_pod_sets())
-        return grouped or facts.kind in ("Workload", "PodGroup", "CompositePodGroup")
+        # A component with WorkloadWithJob on and GenericWorkload off does not start: the one proves the other.
+        return (
+            grouped or facts.kind in ("Workload", "PodGroup", "CompositePodGroup") or _proves("WorkloadWithJob", facts)
+        )
     if gate == "CompositePodGroup":
         return facts.kind == "CompositePodGroup"
     if gate == "TopologyAwareWorkloadScheduling":
