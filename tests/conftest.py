@@ -1,0 +1,14 @@
+"""What every test may use: the control plane's fixtures (tests/cluster/plugin.py) and quiet hypothesis settings."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["tests.cluster.plugin"]
+
+# Machines are noisy: a slow example is no failure. `make prove` runs the long profile; its seed is printed on failure.
+settings.register_profile("test", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("prove", settings.get_profile("test"), max_examples=5000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
