@@ -3,19 +3,58 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# local (built from source), kind (needs docker and kind), or none (leaves the control plane out)
+CLUSTER ?= local
 
-.PHONY: install host check test demo cluster prove bench lock docs clean
+.PHONY: help install host check test prove demo cluster bench lock docs clean
 
-install: $(STAMP)
+help:  ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP)  ## the environment with the `muster` command, in .venv/
 
 # Exact versions with hashes; the project itself is installed in place without build isolation.
 $(STAMP): requirements/test.txt pyproject.toml
+	@echo "installing into $(VENV)/ (about half a minute)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/test.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/test.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 
-lock:  ## new exact versions and hashes, without URLs
+host:  ## packages of the host (Debian), where this user may install them
+	@./scripts/host.sh
+
+check: $(STAMP)  ## ruff, mypy, import-linter, generated pages
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	$(BIN)/python scripts/generate_docs.py --check
+	$(BIN)/python -m webhook.policy.schema --check
+
+test: $(STAMP) host check  ## everything, the real control plane included
+	$(BIN)/python -m pytest --cluster=$(CLUSTER)
+
+prove: $(STAMP)  ## the long recorded runs, of which `make test` has a short form each
+	HYPOTHESIS_PROFILE=prove $(BIN)/python -m pytest --cluster=$(CLUSTER) -m prove
+
+demo: $(STAMP)  ## a running webhook over a folder of objects, and what it says of examples/
+	$(BIN)/muster demo
+
+cluster: $(STAMP)  ## a real Kubernetes 1.37.2 control plane with Muster registered, until Ctrl-C
+	$(BIN)/python -m tests.cluster up --muster
+
+bench: $(STAMP)  ## speed, as ratios within one run
+	$(BIN)/python -m tests.bench
+
+docs: $(STAMP)  ## pages made from the code
+	$(BIN)/python scripts/generate_docs.py
+	$(BIN)/python -m webhook.policy.schema
+
+lock: $(STAMP)  ## new exact versions and hashes, without URLs
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-header --no-annotate pyproject.toml -o requirements/runtime.txt
 	$(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-header --no-annotate pyproject.toml --extra test -o requirements/test.txt
+
+clean:  ## the environment and all caches of this checkout
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .demo
