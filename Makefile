@@ -53,8 +53,8 @@ docs: $(STAMP)  ## pages made from the code
 
 lock: $(STAMP)  ## new exact versions and hashes, without URLs
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-header --no-annotate pyproject.toml -o requirements/runtime.txt
-	$(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-header --no-annotate pyproject.toml --extra test -o requirements/test.txt
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate pyproject.toml -o requirements/runtime.txt
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate pyproject.toml --extra test -o requirements/test.txt
 
 clean:  ## the environment and all caches of this checkout
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .demo
