@@ -135,7 +135,6 @@ class Cluster:
 
     def __init__(self) -> None:
         self._clients: dict[tuple[str, tuple[str, ...]], ApiClient] = {}
-        self._namespaces: list[str] = []
 
     # --- users --------------------------------------------------------------------------------------------------------
 
@@ -251,11 +250,10 @@ class Cluster:
     # --- namespaces and Pods ------------------------------------------------------------------------------------------
 
     def new_namespace(self, prefix: str = "test", labels: Mapping[str, str] | None = None) -> str:
-        """Creates a namespace with a name of its own; `delete_namespace` or the cluster's end removes it."""
+        """Creates a namespace with a name of its own. In tests take the fixtures, which remove it afterwards."""
         name = f"{prefix}-{secrets.token_hex(4)}"
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels or {})}}
         self.api.create(namespace).expect()
-        self._namespaces.append(name)
         return name
 
     def delete_namespace(self, name: str) -> None:
@@ -265,8 +263,6 @@ class Cluster:
         """
         self.api.delete(f"/api/v1/namespaces/{name}").expect(200, 202, 404, 409)
         self.api.delete(f"/api/v1/namespaces/{name}/pods", gracePeriodSeconds=0).expect(200, 202, 404)
-        if name in self._namespaces:
-            self._namespaces.remove(name)
 
     def pods(self, namespace: str, label_selector: str = "") -> list[JsonObject]:
         """The Pods of a namespace, for example with the label selector ``job-name=train``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 import pytest
@@ -19,7 +19,7 @@ from tests.cluster.controlplane import ControlPlane, ControlPlaneOptions
 from tests.cluster.kind import KindCluster
 
 _LOCAL_FIXTURES: Final = frozenset({"start_control_plane"})
-_CLUSTER_FIXTURES: Final = _LOCAL_FIXTURES | {"control_plane", "namespace", "nodes", "kubectl"}
+_CLUSTER_FIXTURES: Final = _LOCAL_FIXTURES | {"control_plane", "namespace", "new_namespace", "nodes", "kubectl"}
 _BUILD: Final = pytest.StashKey[Binaries | BuildError]()
 
 
@@ -125,12 +125,25 @@ def start_control_plane(request: pytest.FixtureRequest) -> Iterator[Callable[[Co
 
 
 @pytest.fixture
-def namespace(request: pytest.FixtureRequest, control_plane: Cluster) -> Iterator[str]:
-    """The name of a new namespace, called after the test; removed afterwards without waiting."""
+def new_namespace(control_plane: Cluster) -> Iterator[Callable[..., str]]:
+    """`Cluster.new_namespace` for tests that need several; all are removed after the test, without waiting."""
+    created: list[str] = []
+
+    def create(prefix: str = "test", labels: Mapping[str, str] | None = None) -> str:
+        name = control_plane.new_namespace(prefix, labels)
+        created.append(name)
+        return name
+
+    yield create
+    for name in created:
+        control_plane.delete_namespace(name)
+
+
+@pytest.fixture
+def namespace(request: pytest.FixtureRequest, new_namespace: Callable[..., str]) -> str:
+    """The name of one new namespace, called after the test."""
     prefix = re.sub("[^a-z0-9]+", "-", request.node.originalname.lower().removeprefix("test_"))[:40].strip("-")
-    name = control_plane.new_namespace(prefix or "test")
-    yield name
-    control_plane.delete_namespace(name)
+    return new_namespace(prefix or "test")
 
 
 @pytest.fixture

@@ -195,6 +195,21 @@ def test_users_differ_and_need_rights(control_plane: Cluster, namespace: str) ->
     assert "zoe" in control_plane.kubectl("auth", "whoami", user="zoe").stdout
 
 
+def test_namespaces_go_with_everything_in_them(
+    control_plane: Cluster, new_namespace: Callable[..., str], nodes: NodesFactory
+) -> None:
+    """Bound Pods have no kubelet to confirm their end, groups and Jobs have finalizers: all of it goes all the same."""
+    name = new_namespace("going")
+    nodes(1, prefix=name, labels={"pool": name}, allocatable={"nvidia.com/gpu": "8"})
+    control_plane.api.create(gang_job("train", 1, node_pool=name), name).expect(201)
+    control_plane.wait_for(lambda: control_plane.bound_pods(name), ROOM_SECONDS, "a bound Pod")
+
+    control_plane.delete_namespace(name)
+
+    path = f"/api/v1/namespaces/{name}"
+    control_plane.wait_for(lambda: control_plane.api.get(path).status == 404, ROOM_SECONDS, "the namespace to go")
+
+
 def test_kubectl_errors_carry_its_words(control_plane: Cluster, namespace: str) -> None:
     """A failing kubectl raises with stderr, or returns its code when asked not to check."""
     with pytest.raises(KubectlError, match='pods "nobody" not found'):
