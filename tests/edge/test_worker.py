@@ -7,8 +7,10 @@ import contextlib
 import hashlib
 import http.client
 import json
+import random
 import socket
 import ssl
+import struct
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -257,6 +259,53 @@ def test_the_application_learns_when_the_request_came(server: Server) -> None:
     assert 0.0 <= seen["age"] < HANG_SECONDS
     assert seen["waiting"] == 0
     assert seen["scheme"] == "https"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_split_into_writes_gives_the_same_answers(server: Server, seed: int) -> None:
+    """Requests cut at random places, across TLS records and inside them."""
+    rng = random.Random(seed)
+    bodies = [rng.randbytes(rng.choice([0, 1, 100, 16_384, 20_000])) for _ in range(20)]
+    stream = b"".join(
+        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body) for body in bodies
+    )
+
+    def send(connection: ssl.SSLSocket) -> None:
+        position = 0
+        while position < len(stream):
+            size = rng.choice([1, 2, 3, 50, 1000, 16_384, 40_000])
+            connection.sendall(stream[position : position + size])
+            position += size
+
+    with server.tls() as connection:
+        sender, _ = in_background(lambda: send(connection))
+        answers = read_answers(connection, len(bodies))
+        sender.join(HANG_SECONDS)
+    assert [json.loads(body)["sha256"] for _, body in answers] == [hashlib.sha256(body).hexdigest() for body in bodies]
+
+
+def test_peers_that_vanish_at_any_moment_leave_nothing_behind(tmp_path: Path, certificates: CertificatePaths) -> None:
+    request = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nabcde"
+    with running(tmp_path, certificates, "quick", idle_seconds=2) as server:
+        descriptors = Path(f"/proc/{server.post()['pid']}/fd")
+        if not descriptors.is_dir():
+            pytest.skip("counts open files through /proc")
+        until = time.monotonic() + HANG_SECONDS
+        before = len(list(descriptors.iterdir()))
+        for size in range(len(request) + 1):
+            for reset in (False, True):
+                plain, tls = server.tcp(), server.tls()
+                plain.sendall(request[:size])
+                tls.sendall(request[:size])
+                for connection in (plain, tls):
+                    if reset:
+                        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    connection.close()
+        while len(list(descriptors.iterdir())) > before and time.monotonic() < until:
+            time.sleep(0.1)
+        assert len(list(descriptors.iterdir())) <= before
+        assert server.post_in_parallel(4) == [None] * 4
+        assert "Traceback" not in server.log
 
 
 # Refusals ---------------------------------------------------------------------------------------------------------

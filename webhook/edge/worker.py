@@ -525,7 +525,7 @@ class MusterThreadWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no
             return self.handle_request(conn.request, conn)
         except PeerGoneError as error:
             self.log.debug("Could not answer %s: %s", conn.client, error)
-        except (Exception, SystemExit) as error:  # the last resort: logged with its traceback, answered 500 without
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # the last resort: logged, answered 500
             self.handle_error(conn.request, conn.sock, conn.client, error)
         return False
 
