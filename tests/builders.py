@@ -16,7 +16,7 @@ from webhook.plan.model import GangPlan
 
 Raw = dict[str, Any]
 NAMESPACE = "team-a"
-IMAGE = "registry.k8s.io/pause:3.10"
+IMAGE = "pause:3.10"
 GPU = "nvidia.com/gpu"
 AnyBuilder = TypeVar("AnyBuilder", bound="Builder")
 
