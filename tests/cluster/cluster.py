@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 import subprocess
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -135,6 +136,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self._clients: dict[tuple[str, tuple[str, ...]], ApiClient] = {}
+        self._clients_lock = threading.Lock()
 
     # --- users --------------------------------------------------------------------------------------------------------
 
@@ -146,9 +148,10 @@ class Cluster:
     def api_as(self, user: str, groups: Sequence[str] = ()) -> ApiClient:
         """REST client of another user, one per user and groups, closed with the cluster."""
         key = (user, tuple(groups))
-        if key not in self._clients:
-            self._clients[key] = ApiClient(self.server, self.ca_file, self.credentials(user, groups))
-        return self._clients[key]
+        with self._clients_lock:
+            if key not in self._clients:
+                self._clients[key] = ApiClient(self.server, self.ca_file, self.credentials(user, groups))
+            return self._clients[key]
 
     def credentials(self, user: str, groups: Sequence[str] = ()) -> Credentials:
         """Credentials of a user. Users without a login of their own are impersonated by the admin."""
@@ -214,8 +217,11 @@ class Cluster:
             "current-context": "muster",
         }
         path = self.directory / f"{name}.kubeconfig"
-        path.touch(mode=0o600)
-        path.write_text(json.dumps(config, indent=1))
+        # Renamed into place: another thread's kubectl may be reading the file.
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        temporary.touch(mode=0o600)
+        temporary.write_text(json.dumps(config, indent=1))
+        temporary.replace(path)
         return path
 
     # --- kubectl ------------------------------------------------------------------------------------------------------

@@ -358,11 +358,12 @@ class ControlPlane(Cluster):
         """The API server as admin; the others without credentials, which their open paths do not need."""
         if component == "kube-apiserver":
             return self.api
-        key = (component, ())
-        if key not in self._clients:
-            server = f"https://127.0.0.1:{self._ports[component]}"
-            self._clients[key] = ApiClient(server, self.ca_file, Credentials())
-        return self._clients[key]
+        with self._clients_lock:
+            key = (component, ())
+            if key not in self._clients:
+                server = f"https://127.0.0.1:{self._ports[component]}"
+                self._clients[key] = ApiClient(server, self.ca_file, Credentials())
+            return self._clients[key]
 
 
 def _joined_flag(flag: str, values: Mapping[str, bool]) -> list[str]:
