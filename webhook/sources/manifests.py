@@ -6,6 +6,7 @@ a string and `on` is true. Hostile input has bounds, each with its reason, and e
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
 _WORDS: dict[str, bool | None] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
 _WORDS |= dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True)
 _WORDS |= dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False)
+_SURROGATES = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _PLAIN = "muster:plain"
 _STRING = "tag:yaml.org,2002:str"
 _KNOWN_TAGS = {_PLAIN, _STRING, *(f"tag:yaml.org,2002:{name}" for name in ("int", "float", "bool", "null", "binary"))}
@@ -101,6 +103,9 @@ def read_text(data: bytes, file: str) -> list[Manifest]:
 
 
 def _objects(data: bytes, file: str) -> Iterator[Manifest]:
+    if data.lstrip()[:1] == b"{":
+        # JSON writes characters beyond 0xFFFF as two escapes, which YAML does not know.
+        data = _SURROGATES.sub(lambda pair: json.loads(f'"{pair[0].decode()}"').encode(), data)
     for document in yaml.compose_all(data, Loader=_Loader):
         if isinstance(document, yaml.ScalarNode) and not document.value.strip():
             continue  # only comments, or an empty document between two separators
