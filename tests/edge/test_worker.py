@@ -360,16 +360,16 @@ def test_too_many_bytes_in_memory_are_refused(
     tmp_path: Path, certificates: CertificatePaths, opened: contextlib.ExitStack
 ) -> None:
     with running(tmp_path, certificates, "small", threads=2) as small:
-        said = b""
-        for _ in range(8):
-            connection = opened.enter_context(small.tls())
-            connection.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000001\r\n\r\n")
-            with contextlib.suppress(OSError):
-                connection.sendall(b"x" * 1_000_000)
-            connection.settimeout(0.3)
-            with contextlib.suppress(TimeoutError):
-                said += connection.recv(4096)
-        assert b"HTTP/1.1 503 " in said
+        connections = [opened.enter_context(small.tls()) for _ in range(8)]
+        for connection in connections:
+            connection.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000001\r\n\r\n" + b"x" * 1_000_000)
+        # Four such bodies fit: the slowest four made room, and a request that comes now is served.
+        for connection in connections[:4]:
+            assert b"HTTP/1.1 503 " in until_closed(connection)
+        assert small.post(body=b"x" * 2_000_000)["bytes"] == 2_000_000
+        for connection in connections[-2:]:
+            connection.sendall(b"x")
+            assert read_answers(connection, 1)[0][0] == 200
         opened.close()
         assert small.post(body=b"x" * 3_000_000)["bytes"] == 3_000_000, "closed connections give their bytes back"
 
@@ -465,6 +465,25 @@ def test_a_body_finished_while_stopping_is_answered(tmp_path: Path, certificates
         assert b"200 OK" in until_closed(slow)
         stopping.join(HANG_SECONDS)
         assert codes == [0]
+
+
+def test_a_worker_without_its_arbiter_ends(tmp_path: Path, certificates: CertificatePaths) -> None:
+    with running(tmp_path, certificates) as server:
+        worker = server.post()["pid"]
+        server.process.kill()
+        server.process.wait()
+        until = time.monotonic() + HANG_SECONDS
+        while _alive(worker) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert not _alive(worker)
+        assert "Traceback" not in server.log
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 # Settings ---------------------------------------------------------------------------------------------------------

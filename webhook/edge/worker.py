@@ -214,6 +214,7 @@ class MusterThreadWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no
         self._expire(time.monotonic())
 
     def _stop(self) -> None:
+        self.alive = False  # still set when the arbiter died
         now = time.monotonic()
         deadline = now + self.cfg.graceful_timeout
         # What the kernel has already accepted for us is served; what comes later is refused at once by a closed
@@ -411,10 +412,13 @@ class MusterThreadWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no
             turn_bytes += len(data)
             conn.buffer += data
             self._buffered_bytes += len(data)
-            if self._buffered_bytes > self.BUFFERED_BYTES_MAX:
+            while self._buffered_bytes > self.BUFFERED_BYTES_MAX:
                 self.log.warning("Requests in memory exceed %d bytes, refusing one", self.BUFFERED_BYTES_MAX)
-                self._refuse(conn, "503 Service Unavailable")
-                return
+                # The slowest body first: who fills the memory and sends no more must not push out everybody else.
+                victim = next(iter(self._waiting[Stage.BODY]), conn)
+                self._refuse(victim, "503 Service Unavailable")
+                if victim is conn:
+                    return
 
     def _take_request(self, conn: Connection) -> bool:
         """Start the request at the front of the buffer. False when it is not complete (or the connection is over)."""
