@@ -11,7 +11,7 @@ from typing import Any
 from webhook.facts.surroundings import Surroundings
 from webhook.objects import core
 from webhook.objects.request import AdmissionRequest
-from webhook.plan.model import GangPlan
+from webhook.plan.model import GangPlan, GroupOrigin
 from webhook.policy.effective import EffectivePolicy
 
 
@@ -95,11 +95,20 @@ def _proves(gate: str, facts: Facts) -> bool:
             grouped or facts.kind in ("Workload", "PodGroup", "CompositePodGroup") or _proves("WorkloadWithJob", facts)
         )
     if gate == "CompositePodGroup":
-        return facts.kind == "CompositePodGroup"
+        return facts.kind == "CompositePodGroup" or any(group.parent_name for group in groups)
     if gate == "TopologyAwareWorkloadScheduling":
         return facts.kind == "PodGroup" and any(group.topology_key for group in groups)
     if gate == "DRAWorkloadResourceClaims":
-        return facts.kind == "PodGroup" and any(group.claims for group in groups)
+        if facts.kind == "PodGroup":
+            return any(group.claims for group in groups)
+        return any(group.spec.resource_claims for group in _stored_groups(facts))
     if gate == "PodGroupPreemptionPolicy":
         return facts.kind == "PodGroup" and any(group.preemption_policy for group in groups)
     return False
+
+
+def _stored_groups(facts: Facts) -> list[core.PodGroup]:
+    """The PodGroups that this object's Pods name: what is stored in them was not dropped either."""
+    names = [group.name for group in facts.plan.leaf_groups() if group.origin is GroupOrigin.REFERENCED and group.name]
+    looked = [facts.surroundings.pod_group(facts.namespace, name).value for name in names]
+    return [pod_group for pod_group in looked if pod_group is not None]
