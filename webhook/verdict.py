@@ -37,6 +37,7 @@ class Finding:
     at_most: the strongest action this finding can support; WARN where it is likely but not proven.
     excess: how far over the limit; an UPDATE whose excess does not grow is never denied.
     reason: overrides the rule's own noun phrase where one rule has several faults.
+    rewrite: the whole object as it should be, where a rule can say so (a retired version); for `muster review`.
     """
 
     field: FieldPath
@@ -47,6 +48,7 @@ class Finding:
     at_most: Action = Action.DENY
     excess: int | None = None
     reason: str | None = None
+    rewrite: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,7 @@ class Violation:
     message: str
     fix: str
     excess: int | None = None
+    rewrite: Mapping[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {

@@ -80,6 +80,7 @@ def _violation(meta: RuleMeta, action: Action, finding: Finding) -> Violation:
         message=finding.message,
         fix=finding.fix,
         excess=finding.excess,
+        rewrite=finding.rewrite,
     )
 
 

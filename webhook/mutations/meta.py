@@ -37,5 +37,4 @@ class Change:
 class Mutation(Protocol):
     META: MutationMeta
 
-    @staticmethod
-    def mutate(facts: Facts) -> Iterable[Change]: ...
+    def mutate(self, facts: Facts, /) -> Iterable[Change]: ...

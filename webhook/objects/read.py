@@ -16,6 +16,10 @@ from webhook.objects.fieldpath import FieldPath
 
 T = TypeVar("T")
 
+# disruptionMode was a string until 1.36: read as the struct it became, so that `review` can judge the rest of such a
+# manifest too. The string itself is WAS308's; in a cluster the API server refuses it before any webhook.
+OLD_DISRUPTION_MODES = {"Pod": "single", "PodGroup": "all"}
+
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<where>[^`]*)`)?$", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
 
@@ -36,16 +40,23 @@ def read(raw: Mapping[str, Any], as_type: type[T], at: FieldPath = FieldPath()) 
     except msgspec.ValidationError as first:
         # JSON null and an absent field are the same to Kubernetes; only objects that hold nulls pay for this.
         try:
-            return msgspec.convert(_without_nulls(raw), as_type)
+            return msgspec.convert(_lenient(raw), as_type)
         except msgspec.ValidationError:
             raise _shape_error(first, at) from None
 
 
-def _without_nulls(value: Any) -> Any:
+def _lenient(value: Any) -> Any:
+    """Without nulls, and with old disruption modes as structs."""
     if isinstance(value, Mapping):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+        return {key: _lenient(_mode(key, item)) for key, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
+        return [_lenient(item) for item in value]
+    return value
+
+
+def _mode(key: Any, value: Any) -> Any:
+    if key == "disruptionMode" and isinstance(value, str) and value in OLD_DISRUPTION_MODES:
+        return {OLD_DISRUPTION_MODES[value]: {}}
     return value
 
 

@@ -57,5 +57,4 @@ class Rule(Protocol):
 
     META: RuleMeta
 
-    @staticmethod
-    def check(facts: Facts) -> Iterable[Finding | Unresolved]: ...
+    def check(self, facts: Facts, /) -> Iterable[Finding | Unresolved]: ...
