@@ -15,10 +15,9 @@ from typing import Any
 import structlog
 
 from webhook.cluster.connection import Connection
-from webhook.cluster.store import StoreWriter
+from webhook.cluster.store import STORE_FILE, StoreWriter
 from webhook.cluster.watcher import threads
 
-STORE_FILE = "facts.sqlite"
 BEAT_SECONDS = 1.0
 
 

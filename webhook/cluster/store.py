@@ -21,6 +21,9 @@ CREATE TABLE IF NOT EXISTS kinds (kind TEXT PRIMARY KEY, synced INTEGER, reason 
 CREATE TABLE IF NOT EXISTS heartbeat (id INTEGER PRIMARY KEY CHECK (id = 1), monotonic REAL);
 """
 
+STORE_FILE = "facts.sqlite"
+"""Its name in the directory that the agent and the workers share."""
+
 # The agent beats every second. After this long without, its word is too old even to admit on; workers read live.
 HEARTBEAT_SECONDS_MAX = 15.0
 

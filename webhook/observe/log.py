@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Final, Literal
 
 import msgspec
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 from webhook.edge.observer import Observation, Outcome
 from webhook.verdict import Action
@@ -27,26 +28,35 @@ LogFormat = Literal["json", "text"]
 _ENCODER = msgspec.json.Encoder(enc_hook=str)
 
 
-def make_logger(
-    log_format: LogFormat = "json", stream: BinaryIO | None = None
-) -> structlog.typing.FilteringBoundLogger:
+def make_logger(log_format: LogFormat = "json", stream: BinaryIO | None = None) -> FilteringBoundLogger:
     """A logger on standard output (or `stream`): JSON for a cluster, text for a terminal."""
-    stream = stream or sys.stdout.buffer
+    logger: FilteringBoundLogger = structlog.wrap_logger(
+        structlog.BytesLogger(stream or sys.stdout.buffer),
+        processors=_processors(log_format),
+        wrapper_class=structlog.make_filtering_bound_logger("info"),
+        cache_logger_on_first_use=True,
+    )
+    return logger
+
+
+def configure(log_format: LogFormat) -> None:
+    """The same for every `structlog.get_logger` of this process. For a process's root only."""
+    structlog.configure(
+        processors=_processors(log_format),
+        wrapper_class=structlog.make_filtering_bound_logger("info"),
+        logger_factory=structlog.BytesLoggerFactory(sys.stdout.buffer),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _processors(log_format: LogFormat) -> list[Any]:
     processors: list[Any] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     if log_format == "json":
-        processors.append(structlog.processors.JSONRenderer(serializer=_serialize))
-    else:
-        processors += [structlog.dev.ConsoleRenderer(colors=False), _encode]
-    logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
-        structlog.BytesLogger(stream),
-        processors=processors,
-        wrapper_class=structlog.make_filtering_bound_logger("info"),
-        cache_logger_on_first_use=True,
-    )
-    return logger
+        return [*processors, structlog.processors.JSONRenderer(serializer=_serialize)]
+    return [*processors, structlog.dev.ConsoleRenderer(colors=False), _encode]
 
 
 def _serialize(event: Any, **_: Any) -> bytes:
@@ -57,7 +67,7 @@ def _encode(_logger: Any, _method: str, text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def log_request(logger: structlog.typing.FilteringBoundLogger, seen: Observation) -> None:
+def log_request(logger: FilteringBoundLogger, seen: Observation) -> None:
     """Level error for our bugs, warning for what was no verdict, info for the rest."""
     write = logger.info
     if seen.outcome is Outcome.ERROR:

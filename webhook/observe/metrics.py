@@ -12,7 +12,15 @@ import os
 from collections.abc import Collection
 from typing import Any, Final
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+    values,
+)
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from webhook.admission.evaluate import RuleError
@@ -34,6 +42,8 @@ class Metrics:
     """The metrics of one process. rule_ids: those of the catalogue; any other becomes "other"."""
 
     def __init__(self, rule_ids: Collection[str], *, registry: CollectorRegistry | None = None) -> None:
+        if VARIABLE in os.environ and not values.ValueClass._multiprocess:  # noqa: SLF001  there is no public word
+            raise RuntimeError("prometheus-client was imported before webhook.observe.multiprocess.prepare ran")
         self._registry = registry = registry or CollectorRegistry()
         self._rule_ids = frozenset(rule_ids) | {SHAPE_RULE}
         self._children: dict[tuple[Any, ...], Any] = {}

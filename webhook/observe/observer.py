@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import structlog
+from structlog.typing import FilteringBoundLogger
 
 from webhook.edge.observer import Observation
 from webhook.observe.log import log_request
@@ -12,7 +12,7 @@ from webhook.observe.metrics import Metrics
 class RequestObserver:
     """Implements webhook.edge.observer.Observer. The metric first: it cannot fail, a log stream can."""
 
-    def __init__(self, metrics: Metrics, logger: structlog.typing.FilteringBoundLogger) -> None:
+    def __init__(self, metrics: Metrics, logger: FilteringBoundLogger) -> None:
         self._metrics = metrics
         self._logger = logger
 

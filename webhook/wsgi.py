@@ -1,0 +1,149 @@
+"""Composition root of a worker: builds the parts and hands them to `create_app`. The only place that knows them all."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from flask import Flask
+from structlog.typing import FilteringBoundLogger
+
+from webhook.admission.pipeline import Pipeline
+from webhook.edge.app import create_app
+from webhook.facts.source import FactSource
+from webhook.mutations.catalogue import MUTATIONS
+from webhook.observe.log import make_logger
+from webhook.observe.metrics import Metrics
+from webhook.observe.observer import RequestObserver
+from webhook.policy.load import Known, LoadedPolicies, PolicyError, default_policies, load_policies
+from webhook.policy.reload import PolicyFiles
+from webhook.rules.catalogue import CATALOGUE
+from webhook.settings import Settings
+from webhook.tls.reload import ReloadState
+
+KNOWN: Final = Known(
+    rules=frozenset(rule.META.id for rule in CATALOGUE),
+    mutations=frozenset(mutation.META.id for mutation in MUTATIONS),
+)
+
+SYNC_SECONDS_MAX: Final = 30.0
+"""A new replica waits so long for the agent's first lists, so that its first requests are not all read live. After that
+it is ready without: the agent saves time, it decides nothing."""
+
+CertificateWatch = Callable[[Callable[[ReloadState], None]], None]
+
+
+def build(settings: Settings, watch_certificate: CertificateWatch | None = None) -> Flask:
+    """The application of one worker process; call it after the fork. watch_certificate: takes a function that is told of
+    every reload of the TLS certificate. Raises what `check` would have reported."""
+    log = make_logger(settings.log_format)
+    metrics = Metrics(KNOWN.rules | KNOWN.mutations)
+    if watch_certificate is not None:
+        watch_certificate(partial(_certificate_changed, log, metrics))
+    source, ready = _source(settings)
+    pipeline = Pipeline(
+        policies=_policies(settings.policy, log, metrics), source=source, own_namespace=settings.namespace
+    )
+    return create_app(
+        pipeline,
+        RequestObserver(metrics, log),
+        ready=ready,
+        version={"version": version("muster-webhook"), "python": platform.python_version()},
+        metrics=metrics.exposition,
+        in_flight_max=settings.in_flight_max,
+    )
+
+
+def check(settings: Settings) -> list[str]:
+    """Reads once what every worker will read, so that a fault is said before anything starts; the faults, one a line."""
+    from webhook.sources.manifests import ManifestError
+
+    try:
+        load_policy(settings.policy)
+        if settings.folder is not None:
+            _folder_source(settings.folder)
+    except PolicyError as error:
+        return [str(problem) for problem in error.problems]
+    except (ManifestError, OSError) as error:
+        return [str(error)]
+    return []
+
+
+# ---- policy -----------------------------------------------------------------------------------------------------
+def load_policy(paths: Iterable[Path]) -> LoadedPolicies:
+    """The policy of these files, checked against the catalogues; none: every rule at its default. Raises PolicyError."""
+    paths = tuple(paths)
+    return load_policies(paths, known=KNOWN, today=datetime.now(UTC).date()) if paths else default_policies()
+
+
+def _policies(paths: tuple[Path, ...], log: FilteringBoundLogger, metrics: Metrics) -> Callable[[], LoadedPolicies]:
+    def on_reload(new: LoadedPolicies, old: LoadedPolicies) -> None:
+        metrics.reloaded("policy", failed=False)
+        log.info("policy reloaded", version=new.version, before=old.version, warnings=list(map(str, new.warnings)))
+
+    def on_error(error: PolicyError) -> None:
+        metrics.reloaded("policy", failed=True)
+        log.error("policy unusable, the old one stays in force", problems=list(map(str, error.problems)))
+
+    if not paths:
+        return partial(_same, default_policies())
+    policies = PolicyFiles(paths, partial(load_policy, paths), on_reload=on_reload, on_error=on_error)
+    log.info("policy loaded", version=policies().version, warnings=list(map(str, policies().warnings)))
+    return policies
+
+
+def _same(policies: LoadedPolicies) -> LoadedPolicies:
+    return policies
+
+
+# ---- facts ------------------------------------------------------------------------------------------------------
+def _source(settings: Settings) -> tuple[FactSource, Callable[[], list[str]]]:
+    """(where facts come from, why it is not ready). Each kind of source is imported only where it is used."""
+    if settings.folder is not None:
+        return _folder_source(settings.folder), list
+    return _cluster_source(settings)
+
+
+def _folder_source(folder: Path) -> FactSource:
+    """A folder of manifests that is the whole world: what is not in it does not exist."""
+    from webhook.sources.folder import BUILT_IN_OBJECTS, ObjectSetSource
+    from webhook.sources.manifests import read_file
+
+    files = (
+        [folder]
+        if folder.is_file()
+        else sorted(file for file in folder.rglob("*") if file.suffix in (".yaml", ".yml", ".json") and file.is_file())
+    )
+    objects: list[Mapping[str, Any]] = [manifest.raw for file in files for manifest in read_file(file)]
+    return ObjectSetSource([*BUILT_IN_OBJECTS, *objects], complete=True)
+
+
+def _cluster_source(settings: Settings) -> tuple[FactSource, Callable[[], list[str]]]:
+    from webhook.cluster.connection import Connection
+    from webhook.cluster.source import ClusterSource
+    from webhook.cluster.store import STORE_FILE, StoreReader
+
+    store = None if settings.snapshot_dir is None else StoreReader(settings.snapshot_dir / STORE_FILE)
+    source = ClusterSource(Connection(settings.kubeconfig), store)
+    started = time.monotonic()
+
+    def ready() -> list[str]:
+        if store is None or time.monotonic() - started > SYNC_SECONDS_MAX or store.synced("PodGroup"):
+            return []
+        return ["the agent has not listed the cluster's objects yet"]
+
+    return source, ready
+
+
+def _certificate_changed(log: FilteringBoundLogger, metrics: Metrics, state: ReloadState) -> None:
+    metrics.reloaded("certificate", failed=state.error is not None)
+    if state.error is None:
+        log.info("certificate reloaded", loads=state.loads)
+    else:
+        log.error("certificate unusable, the old one stays in use", problem=state.error)
