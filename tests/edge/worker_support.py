@@ -187,7 +187,11 @@ def running(
         **settings,
     }
     with log_file.open("wb") as log:
-        process = subprocess.Popen([sys.executable, __file__, json.dumps(settings)], stdout=log, stderr=log)
+        # A home of its own, so that a test can see what gunicorn leaves there.
+        environment = {**os.environ, "HOME": str(directory)}
+        environment.pop("XDG_RUNTIME_DIR", None)
+        command = [sys.executable, __file__, json.dumps(settings)]
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
     server = Server(process, 0, certificates, log_file)
     try:
         server.port = _port(server)
