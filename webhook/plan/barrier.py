@@ -67,11 +67,13 @@ class Barrier:
         return next((known for known in self.in_pods() if known.minimum <= pod_count <= known.maximum), None)
 
     def fits(self, pod_count: int) -> bool | None:
-        """Can an application of this size run on `pod_count` Pods? None where the object does not say enough."""
+        """Can an application of this size run on `pod_count` Pods? None where the object does not say enough: where
+        the processes of a Pod are not known, or all would fit one Pod, so that each may be an application of its own.
+        """
         if self.reading_for(pod_count) is not None:
             return True
         readable = self.kind is BarrierKind.PODS or self.processes_per_pod is not None
-        return False if readable else None
+        return False if readable and PodRange(1, 1) not in self.in_pods() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,8 @@ def _settle(reading: Reading, per_pod: tuple[int, ...] | None) -> Barrier | Barr
         return _contradiction(tuple(sizes))
     if plainest.maximum == 1:
         return None
+    if plainest.kind is BarrierKind.PROCESSES and not reading.per_pod:
+        per_pod = None  # ranks of MPI need no device each, so devices say nothing of how many share a Pod
     return Barrier(plainest.kind, plainest.minimum, plainest.maximum, plainest.text, plainest.path, per_pod)
 
 
