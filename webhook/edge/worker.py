@@ -673,11 +673,7 @@ def gunicorn_options(
         options |= {"certfile": certfile, "keyfile": keyfile}
     if context_factory is not None:
         factory = context_factory
-
-        def ssl_context(_config: Any, _default: Any) -> ssl.SSLContext:
-            return factory()
-
-        options["ssl_context"] = ssl_context
+        options["ssl_context"] = lambda _config, _default: factory()
     return options | overrides
 
 
