@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 COMMANDS: dict[str, str] = {
+    "demo": "webhook.cli.demo:demo",
     "review": "webhook.cli.review:review",
     "serve": "webhook.cli.serve:serve",
 }
