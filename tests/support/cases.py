@@ -9,6 +9,7 @@ A file holds two documents. The first says what the case is about, the second is
     groups: []                      # default: [tenants]
     subresource: ""                 # "resize", ...
     phase: validating               # or review (offline), default validating
+    complete_set: false             # review only: the object and its surroundings are declared to be all there is
     policy: {}                      # merged over the test policy's `spec` (RFC 7386 merge patch)
     surroundings: []                # objects that exist already; kind, name, spec. In namespace NAMESPACE if none is given
     old: {}                         # UPDATE: the stored object, as a merge patch over the new one
@@ -64,7 +65,7 @@ TEST_POLICY_SPEC: dict[str, Any] = {
 
 _CASE_KEYS = {
     "why", "case", "operation", "user", "groups", "subresource", "phase", "policy", "surroundings", "old", "expect",
-    "apiserver", "also",
+    "apiserver", "also", "complete_set",
 }  # fmt: skip
 
 
@@ -222,6 +223,7 @@ def pipeline_for(case: Case) -> Pipeline:
         policies=lambda: policies,
         source=ObjectSetSource(surroundings, complete=True, default_namespace=NAMESPACE),
         clock=lambda: NOW,
+        complete_set=bool(case.header.get("complete_set", False)),
     )
 
 

@@ -115,6 +115,10 @@ class Surroundings:
     def claim_templates(self, namespace: str) -> Looked[tuple[core.ResourceClaimTemplate, ...]]:
         return self._many(Query("ResourceClaimTemplate", namespace, ""), core.ResourceClaimTemplate)
 
+    def all_of(self, kind: str, namespace: str) -> Looked[tuple[core.Base, ...]]:
+        """All objects of any kind of webhook.objects.kinds in the namespace, typed as its row says."""
+        return self._many(Query(kind, namespace, ""), BY_NAME[kind].type)
+
     # -- machinery ----------------------------------------------------------------------------------------------
     def _answer(self, query: Query) -> Answer:
         self.asked.add(query)

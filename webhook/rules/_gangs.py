@@ -42,8 +42,8 @@ class Gang:
 
     @property
     def title(self) -> str:
-        """For texts: ``PodGroup "train"`` where it has a name, else ``the gang``."""
-        return f'PodGroup "{self.group.name}"' if self.group.name else "the gang"
+        """For texts: ``the PodGroup "train"`` where it has a name, else ``the gang``."""
+        return f'the PodGroup "{self.group.name}"' if self.group.name else "the gang"
 
     @property
     def filled_by_this_object(self) -> bool:
