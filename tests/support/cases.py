@@ -21,6 +21,8 @@ A file holds two documents. The first says what the case is about, the second is
     ...
 
 In `deny/` every violation must be of the folder's own rule; in `allow/` there must be none at all, of any rule.
+`review_differs:` says why `muster review` rightly judges the object otherwise than the webhook (it cannot see what the
+API server dropped, for example).
 `also:` lists other rules whose warnings are right for this object (with a reason), in both folders.
 """
 
