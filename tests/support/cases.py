@@ -67,7 +67,7 @@ TEST_POLICY_SPEC: dict[str, Any] = {
 
 _CASE_KEYS = {
     "why", "case", "operation", "user", "groups", "subresource", "phase", "policy", "surroundings", "old", "expect",
-    "apiserver", "also", "complete_set",
+    "apiserver", "also", "complete_set", "review_differs",
 }  # fmt: skip
 
 
