@@ -33,6 +33,11 @@ from webhook.rules import (
     was314_ownerless,
     was315_writer_not_allowed,
     was316_frozen,
+    was317_kueue_and_native,
+    was318_foreign_scheduler,
+    was319_delete_in_use,
+    was320_basic_with_all,
+    was322_nested_scheduling,
 )
 from webhook.rules.meta import Rule
 
@@ -67,6 +72,11 @@ CATALOGUE: tuple[Rule, ...] = (
     was314_ownerless,
     was315_writer_not_allowed,
     was316_frozen,
+    was317_kueue_and_native,
+    was318_foreign_scheduler,
+    was319_delete_in_use,
+    was320_basic_with_all,
+    was322_nested_scheduling,
 )
 
 BY_ID: dict[str, Rule] = {rule.META.id: rule for rule in CATALOGUE}
