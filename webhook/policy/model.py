@@ -21,6 +21,7 @@ def _off(value: Any) -> Any:
 
 RuleId = Annotated[str, Field(pattern=r"^WAS\d{3}$")]
 Glob = Annotated[str, Field(min_length=1, description='a name, where "*" matches any text')]
+NamespaceName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
 ActionWord = Annotated[Literal["Deny", "Warn", "Audit", "Off"], BeforeValidator(_off)]
 ActionCap = Literal["Deny", "Warn", "Audit"]
 
@@ -63,6 +64,18 @@ BUILT_IN_CONTROLLERS = (
     "system:serviceaccount:kube-system:ttl-after-finished-controller",
     "system:serviceaccount:jobset-system:jobset-controller-manager",
     "system:serviceaccount:lws-system:lws-controller-manager",
+)
+
+
+# Where device plugins and DRA drivers live by their own installation guides: they ask for the very resources that are
+# guarded, and without them no node ever has any.
+DEVICE_NAMESPACES = (
+    "gpu-operator",
+    "inteldeviceplugins-system",
+    "kube-amd-gpu",
+    "nvidia-dra-driver-gpu",
+    "nvidia-gpu-operator",
+    "nvidia-network-operator",
 )
 
 
@@ -116,6 +129,11 @@ class Cluster(Strict):
     )
     trusted_controllers: tuple[Glob, ...] = Field(
         default=BUILT_IN_CONTROLLERS, description="by request.userInfo.username"
+    )
+    excluded_namespaces: tuple[NamespaceName, ...] = Field(
+        default=DEVICE_NAMESPACES,
+        description="namespaces that never reach Muster, by exact name, beside kube-system, kube-public, "
+        "kube-node-lease and Muster's own; whoever may create one of these namespaces is not judged in it",
     )
     pod_mutators: Literal["additive", "none", "dry-run"] | tuple[PodMutator, ...] = "additive"
 

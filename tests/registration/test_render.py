@@ -1,0 +1,174 @@
+"""The rendered configurations as text: what needs no API server to be seen."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from webhook.objects.kinds import KINDS
+from webhook.policy.load import default_policies
+from webhook.policy.model import Policy
+from webhook.registration.conditions import KIND_CONDITIONS, NEVER_ORDINARY
+from webhook.registration.expressions import all_of, among, any_of, literal, matches_any, some
+from webhook.registration.render import (
+    ServiceRef,
+    Target,
+    excluded_namespaces,
+    render_webhook_configurations,
+    resource_rules,
+)
+
+TARGET = Target(client=ServiceRef(namespace="muster-system", name="muster"), ca_bundle="Q0E=")
+
+
+def policy(**spec: object) -> Policy:
+    return Policy.model_validate(
+        {"apiVersion": "muster.dev/v1alpha1", "kind": "Policy", "metadata": {"name": "p"}, "spec": spec}
+    )
+
+
+def conditions(entry: dict) -> dict[str, str]:
+    return {condition["name"]: condition["expression"] for condition in entry["matchConditions"]}
+
+
+def test_the_validating_entries_are_disjoint_and_differ_in_nothing_else() -> None:
+    (configuration,) = render_webhook_configurations(default_policies().policy, TARGET)
+    submit, controllers = configuration["webhooks"]
+    people, trusted = conditions(submit), conditions(controllers)
+
+    assert people.pop("submitted-by-people") == f"!({trusted.pop('made-by-controllers')})"
+    assert people == trusted
+    assert (submit["failurePolicy"], controllers["failurePolicy"]) == ("Fail", "Ignore")
+    different = {key for key in submit if submit[key] != controllers[key]}
+    assert different == {"name", "failurePolicy", "clientConfig", "matchConditions"}
+
+
+def test_every_entry_says_all_that_the_api_server_would_fill_in_otherwise() -> None:
+    on = policy(mutations={"WAS901": True})
+    for configuration in render_webhook_configurations(on, TARGET):
+        for entry in configuration["webhooks"]:
+            assert entry["admissionReviewVersions"] == ["v1"]
+            assert entry["sideEffects"] == "NoneOnDryRun"
+            assert entry["matchPolicy"] == "Equivalent"
+            assert entry["timeoutSeconds"] == 5
+            assert entry["clientConfig"]["caBundle"] == "Q0E="
+            assert entry["clientConfig"]["service"]["namespace"] == "muster-system"
+            assert len(entry["matchConditions"]) <= 64
+            assert len(conditions(entry)) == len(entry["matchConditions"])
+
+
+def test_the_mutating_entry_is_there_only_when_a_mutation_is_on() -> None:
+    def kinds(policy: Policy) -> list[str]:
+        return [configuration["kind"] for configuration in render_webhook_configurations(policy, TARGET)]
+
+    override = {"name": "o", "scope": {"namespaces": ["a"]}}
+    assert kinds(policy()) == ["ValidatingWebhookConfiguration"]
+    assert kinds(policy(mutations={"WAS901": False})) == ["ValidatingWebhookConfiguration"]
+    assert kinds(policy(mutations={"WAS901": True}))[1:] == ["MutatingWebhookConfiguration"]
+    assert kinds(policy(overrides=[{**override, "mutations": {"WAS902": True}}]))[1:] == [
+        "MutatingWebhookConfiguration"
+    ]
+
+
+def test_a_mutating_entry_never_fails_and_sees_creations_only() -> None:
+    entry = render_webhook_configurations(policy(mutations={"WAS901": True}), TARGET)[1]["webhooks"][0]
+
+    assert entry["failurePolicy"] == "Ignore"
+    assert entry["reinvocationPolicy"] == "IfNeeded"
+    assert {operation for rule in entry["rules"] for operation in rule["operations"]} == {"CREATE"}
+
+
+def test_every_planned_kind_is_registered_and_has_a_condition_or_is_never_ordinary() -> None:
+    with_condition = {kind for kinds, _ in KIND_CONDITIONS for kind in kinds}
+    planned = {kind.kind: kind for kind in KINDS if kind.planned}
+
+    assert with_condition | NEVER_ORDINARY == set(planned)
+    assert not with_condition & NEVER_ORDINARY
+    registered = {
+        (group, plural) for rule in resource_rules() for group in rule["apiGroups"] for plural in rule["resources"]
+    }
+    assert registered == {(kind.group, kind.plural) for kind in planned.values()}
+
+
+def test_no_subresource_and_no_wildcard_is_registered() -> None:
+    for rule in resource_rules():
+        assert not any("/" in resource or "*" in resource for resource in rule["resources"])
+        assert rule["scope"] == "Namespaced"
+
+
+def test_only_objects_that_running_pods_depend_on_are_looked_at_when_they_go() -> None:
+    deleted = {plural for rule in resource_rules() if "DELETE" in rule["operations"] for plural in rule["resources"]}
+
+    assert deleted == {"workloads", "podgroups", "compositepodgroups"}
+
+
+def test_excluded_namespaces_are_the_systems_our_own_and_the_policys() -> None:
+    assert excluded_namespaces(policy(cluster={"excludedNamespaces": ["drivers"]}), "mine") == [
+        "drivers", "kube-node-lease", "kube-public", "kube-system", "mine",
+    ]  # fmt: skip
+    assert "gpu-operator" in excluded_namespaces(policy(), "muster-system")
+
+
+def test_a_muster_outside_the_cluster_is_called_by_url() -> None:
+    target = Target(client="https://127.0.0.1:8443/", name="local")
+    (configuration,) = render_webhook_configurations(policy(), target)
+
+    assert configuration["webhooks"][0]["clientConfig"] == {"url": "https://127.0.0.1:8443/validate/submit"}
+    assert configuration["metadata"] == {"name": "local"}
+
+
+@pytest.mark.parametrize(
+    ("gates", "trapped"),
+    [
+        ({}, True),
+        ({"WorkloadWithJob": True}, True),
+        ({"WorkloadWithJob": False}, False),
+        ({"GenericWorkload": False}, False),
+    ],
+)
+def test_the_traps_of_jobs_are_let_in_unless_the_policy_says_that_jobs_get_no_groups(
+    gates: dict, trapped: bool
+) -> None:
+    (configuration,) = render_webhook_configurations(policy(cluster={"featureGates": gates}), TARGET)
+    expression = conditions(configuration["webhooks"][0])["job-worth-a-look"]
+
+    assert ("> 57" in expression) is trapped
+
+
+def test_without_tiers_and_guarded_resources_no_class_and_no_resource_matters() -> None:
+    (configuration,) = render_webhook_configurations(policy(guardedResources=[]), TARGET)
+    expression = conditions(configuration["webhooks"][0])["pod-worth-a-look"]
+
+    assert "priorityClassName" not in expression
+    assert "limits" not in expression
+    assert "schedulingGroup" in expression
+
+
+def test_rendering_is_the_same_for_the_same_policy_in_another_order() -> None:
+    one = policy(tiers=[{"name": "a", "priorityClasses": ["x", "y"]}, {"name": "b", "priorityClasses": ["z"]}])
+    two = policy(tiers=[{"name": "b", "priorityClasses": ["z"]}, {"name": "a", "priorityClasses": ["y", "x"]}])
+
+    assert json.dumps(render_webhook_configurations(one, TARGET)) == json.dumps(
+        render_webhook_configurations(two, TARGET)
+    )
+
+
+def test_text_is_quoted_for_cel() -> None:
+    assert literal("it's") == r"'it\'s'"
+    assert literal("a\\b\n\x07") == r"'a\\b\u000a\u0007'"
+    assert literal("\U000e0001") == r"'\U000e0001'"
+
+
+def test_expressions_fold_what_is_always_true_or_false() -> None:
+    assert any_of("false", "a", "false") == "a"
+    assert any_of("a", "true") == "true"
+    assert all_of("a", "false") == "false"
+    assert all_of() == "true"
+    assert among("x", []) == "false"
+    assert matches_any("x", ["*"]) == "true"
+    assert some("v", ["o.?a"], "false") == "false"
+
+
+def test_a_glob_in_two_pieces_cannot_match_with_one_text_for_both() -> None:
+    assert matches_any("u", ["a*bc"]) == "(u.startsWith('a') && u.endsWith('bc') && size(u) >= 3)"

@@ -1,0 +1,198 @@
+"""The policy -> the webhook configurations of admissionregistration.k8s.io/v1, as plain dicts. Pure.
+
+The chart and `muster registration` both use what is rendered here. Three entries:
+
+| entry | failurePolicy | what reaches it |
+|---|---|---|
+| `submit.muster.dev` | Fail | what people submit |
+| `controllers.muster.dev` | Ignore | what trusted controllers make of it: a dead Muster must not stop every Job |
+| `mutate.muster.dev` | Ignore | creations, where the policy switches a mutation on |
+
+The validating entries are disjoint by the requester's name, so each request reaches exactly one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from webhook.objects.kinds import KINDS, Kind
+from webhook.policy.model import Policy
+from webhook.registration.conditions import NEVER_ORDINARY, Condition, common_conditions, is_trusted, kind_conditions
+
+JsonObject = dict[str, Any]
+
+SUBMIT = "submit.muster.dev"
+CONTROLLERS = "controllers.muster.dev"
+MUTATE = "mutate.muster.dev"
+
+# The paths of webhook/edge/app.py: the entry's name tells it what an overloaded Muster may answer.
+PATHS: Mapping[str, str] = {
+    SUBMIT: "/validate/submit",
+    CONTROLLERS: "/validate/controllers",
+    MUTATE: "/mutate",
+}
+
+SYSTEM_NAMESPACES = ("kube-node-lease", "kube-public", "kube-system")
+
+# A slow webhook is worse than a dead one: an unreachable one costs this long at each object (cases R122, R123).
+TIMEOUT_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceRef:
+    """A Service of the cluster; port is the Service's."""
+
+    namespace: str
+    name: str
+    port: int = 443
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where Muster is and how it is installed: everything that is not the policy's.
+
+    client: the Service, or the start of a URL (``https://127.0.0.1:8443``) for a Muster outside the cluster.
+    ca_bundle: base64 of PEM; "" where something else (cert-manager) fills it in. own_namespace never reaches Muster.
+    """
+
+    client: ServiceRef | str
+    ca_bundle: str = ""
+    own_namespace: str = "muster-system"
+    name: str = "muster"
+    failure_policy: Literal["Fail", "Ignore"] = "Fail"
+    timeout_seconds: int = TIMEOUT_SECONDS
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+def render_webhook_configurations(policy: Policy, target: Target) -> list[JsonObject]:
+    """The ValidatingWebhookConfiguration, and the MutatingWebhookConfiguration where a mutation is switched on."""
+    kinds = kind_conditions(policy)
+    trusted = is_trusted(policy)
+    common = common_conditions()
+    validating = [
+        _webhook(
+            policy,
+            target,
+            SUBMIT,
+            conditions=[_requester("submitted-by-people", f"!({trusted})"), *common, *kinds],
+            failure_policy=target.failure_policy,
+        ),
+        _webhook(
+            policy,
+            target,
+            CONTROLLERS,
+            conditions=[_requester("made-by-controllers", trusted), *common, *kinds],
+            failure_policy="Ignore",
+        ),
+    ]
+    configurations = [_configuration("ValidatingWebhookConfiguration", target, validating)]
+    if mutates(policy):
+        entry = _webhook(policy, target, MUTATE, conditions=kinds, failure_policy="Ignore", creations_only=True)
+        # What other webhooks add after us may be what a mutation looks for.
+        entry["reinvocationPolicy"] = "IfNeeded"
+        configurations.append(_configuration("MutatingWebhookConfiguration", target, [entry]))
+    return configurations
+
+
+def mutates(policy: Policy) -> bool:
+    """Is a mutation switched on anywhere?"""
+    everywhere = [policy.spec.mutations, *(override.mutations for override in policy.spec.overrides)]
+    return any(on for mutations in everywhere for on in mutations.values())
+
+
+def excluded_namespaces(policy: Policy, own_namespace: str) -> list[str]:
+    return sorted({*SYSTEM_NAMESPACES, own_namespace, *policy.spec.cluster.excluded_namespaces})
+
+
+def resource_rules(*, creations_only: bool = False) -> list[JsonObject]:
+    """Which requests, by kind: only kinds that become a GangPlan, and no subresources.
+
+    Pods matter when they are made (their scheduling group cannot change); DELETE is judged for the objects that
+    running Pods depend on. `podgroups/status` and `pods/status` are written all the time and say nothing new; a
+    `scale` request does not show the Pod template, so ordinary ones could not be told apart.
+    """
+    rules: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for kind in KINDS:
+        if kind.planned:
+            operations = ("CREATE",) if creations_only else _operations(kind)
+            rules.setdefault((kind.group, kind.versions, operations), []).append(kind.plural)
+    return [
+        {
+            "apiGroups": [group],
+            "apiVersions": list(versions),
+            "operations": list(operations),
+            "resources": sorted(plurals),
+            "scope": "Namespaced",
+        }
+        for (group, versions, operations), plurals in rules.items()
+    ]
+
+
+def _operations(kind: Kind) -> tuple[str, ...]:
+    if kind.kind == "Pod":
+        return ("CREATE",)
+    return ("CREATE", "UPDATE", "DELETE") if kind.kind in NEVER_ORDINARY else ("CREATE", "UPDATE")
+
+
+def _requester(name: str, expression: str) -> Condition:
+    return {"name": name, "expression": expression}
+
+
+def _webhook(
+    policy: Policy,
+    target: Target,
+    name: str,
+    *,
+    conditions: Sequence[Condition],
+    failure_policy: str,
+    creations_only: bool = False,
+) -> JsonObject:
+    return {
+        "name": name,
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": _client_config(target, PATHS[name]),
+        "failurePolicy": failure_policy,
+        "matchConditions": list(conditions),
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {
+            "matchExpressions": [
+                {
+                    # Set by the API server itself on every namespace; a label of our own could be missing.
+                    "key": "kubernetes.io/metadata.name",
+                    "operator": "NotIn",
+                    "values": excluded_namespaces(policy, target.own_namespace),
+                }
+            ]
+        },
+        "objectSelector": {},
+        "rules": resource_rules(creations_only=creations_only),
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": target.timeout_seconds,
+    }
+
+
+def _client_config(target: Target, path: str) -> JsonObject:
+    config: JsonObject
+    if isinstance(target.client, ServiceRef):
+        service = target.client
+        config = {"service": {"namespace": service.namespace, "name": service.name, "path": path, "port": service.port}}
+    else:
+        config = {"url": target.client.rstrip("/") + path}
+    return config | ({"caBundle": target.ca_bundle} if target.ca_bundle else {})
+
+
+def _configuration(kind: str, target: Target, webhooks: Sequence[JsonObject]) -> JsonObject:
+    metadata: JsonObject = {"name": target.name}
+    if target.labels:
+        metadata["labels"] = dict(target.labels)
+    if target.annotations:
+        metadata["annotations"] = dict(target.annotations)
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": metadata,
+        "webhooks": list(webhooks),
+    }
