@@ -44,7 +44,9 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.objects import core
+from webhook.plan.barrier import read_barrier
 from webhook.plan.model import PodSet
+from webhook.rules._barriers import needed_pods
 from webhook.rules._gangs import Gang, gangs, pod_count_in
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
@@ -69,6 +71,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     for gang in gangs(facts):
         if gang.shared:
             yield from _fewer_pods(facts, gang)
+            yield from _larger_application(facts, gang)
 
 
 def _fewer_pods(facts: Facts, gang: Gang) -> Iterator[Finding]:
@@ -87,6 +90,31 @@ def _fewer_pods(facts: Facts, gang: Gang) -> Iterator[Finding]:
         seen=after,
         limit=gang.min_count,
         excess=gang.min_count - after,
+    )
+
+
+def _larger_application(facts: Facts, gang: Gang) -> Iterator[Finding]:
+    """More Pods, or a larger barrier, than the stored gang starts with."""
+    needed = needed_pods(facts, gang)
+    if needed is None or facts.old_plan is None or facts.old is None:
+        return
+    pods, barrier = needed
+    old_sets = [p for group in facts.old_plan.leaf_groups() if group.name == gang.group.name for p in group.pod_sets]
+    old_metadata: core.ObjectMeta = getattr(facts.old, "metadata", core.ObjectMeta())
+    same_size = [p.pod_count for p in old_sets] == [p.pod_count for p in gang.pod_sets]
+    if gang.min_count >= pods.minimum or (same_size and read_barrier(old_sets, old_metadata) == barrier):
+        return
+    yield Finding(
+        field=_changed(facts, gang).pod_count_path,
+        reason="stored gang below the barrier",
+        message=(
+            f"{gang.title} still starts with {gang.min_count} Pods, and the application waits for {pods.minimum} "
+            f"({barrier.text}): what starts early holds its nodes and does nothing until the rest is placed"
+        ),
+        fix=f'patch "spec.schedulingPolicy.gang.minCount" of {gang.title} to {pods.minimum}',
+        seen=gang.min_count,
+        limit=pods.minimum,
+        excess=pods.minimum - gang.min_count,
     )
 
 

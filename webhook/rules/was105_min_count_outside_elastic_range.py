@@ -1,0 +1,93 @@
+"""Min count outside the elastic range.
+
+## What it checks
+A gang whose application is elastic (`torchrun --nnodes=2:4`, `PET_NNODES=2:4`, `muster.dev/barrier: "2..4"`):
+minCount must not be below the smallest nor above the largest number of Pods it runs with.
+
+## Why
+Below the range the gang starts and the application waits, with its accelerators held. Above the range the gang waits
+for Pods that the application turns away when they come. Any minCount inside the range is right: training starts with
+what is there, and others join.
+
+## Fields read
+command, args and env of the containers, `metadata.annotations[muster.dev/barrier]`, minCount
+
+## Allowed
+```yaml
+parallelism: 4
+scheduling: {schedulingPolicy: {gang: {minCount: 2}}}
+template: {spec: {containers: [{command: [torchrun, "--nnodes=1:4", train.py]}]}}
+```
+
+## Denied
+```yaml
+parallelism: 4
+scheduling: {schedulingPolicy: {gang: {minCount: 1}}}      # a warning
+template: {spec: {containers: [{command: [torchrun, "--nnodes=2:4", train.py]}]}}
+```
+
+## Fix
+Set minCount to the smallest number of Pods that the application starts with.
+
+## References
+torchrun (torch.distributed.run), elastic launch; case R05
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.facts.model import Facts, Operation
+from webhook.plan.annotations import PodRange
+from webhook.plan.barrier import Barrier
+from webhook.rules._barriers import Waiting, waiting
+from webhook.rules._gangs import Gang, cap_on_update, gangs
+from webhook.rules.meta import RuleMeta
+from webhook.verdict import Action, Finding
+
+META = RuleMeta(
+    id="WAS105",
+    name="min-count-outside-elastic-range",
+    summary="a gang's minCount is outside the range of Pods that the elastic application runs with",
+    kinds=frozenset({"Job", "JobSet", "LeaderWorkerSet", "Deployment", "ReplicaSet", "StatefulSet"}),
+    default_action=Action.WARN,
+    gate="GenericWorkload",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    if facts.requester.trusted:
+        return
+    for gang in gangs(facts):
+        found = waiting(facts, gang)
+        if not isinstance(found, Waiting) or found.barrier.is_fixed:
+            continue
+        # Where no reading fits the Pods there are, only a gang that is the whole object is plainly the application;
+        # one that needs more Pods than there are is WAS104's.
+        readings = found.barrier.in_pods() if found.whole else ()
+        pods = found.pods or next((known for known in readings if known.minimum <= found.units[0]), None)
+        left_behind = gang.shared and facts.operation is Operation.UPDATE  # WAS115 speaks about that
+        if pods is not None and not left_behind and not pods.minimum <= gang.min_count <= pods.maximum:
+            yield _finding(facts, gang, found.barrier, pods)
+
+
+def _finding(facts: Facts, gang: Gang, barrier: Barrier, pods: PodRange) -> Finding:
+    below = gang.min_count < pods.minimum
+    outcome = (
+        "what starts early holds its nodes and does nothing until more are placed"
+        if below
+        else "it waits for Pods that the application turns away"
+    )
+    limit = pods.minimum if below else pods.maximum
+    return Finding(
+        field=gang.group.path if gang.shared else gang.group.min_count_path,
+        message=(
+            f"{gang.title} starts with {gang.min_count} Pods, and the application runs with {pods.minimum} to "
+            f"{pods.maximum} ({barrier.text}): {outcome}"
+        ),
+        fix=f"set minCount of {gang.title} to {pods.minimum}, or to a number up to {pods.maximum}",
+        seen=gang.min_count,
+        limit=limit,
+        excess=abs(gang.min_count - limit),
+        at_most=cap_on_update(facts, gang),
+    )
