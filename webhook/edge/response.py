@@ -247,7 +247,7 @@ def _verdict_text(verdict: Verdict) -> str:
         "truncated": True,
         "violationCount": len(verdict.violations),
         "violations": [
-            {"rule": violation.rule, "action": str(violation.action), "field": _cut(violation.field, 200)}
+            {"rule": violation.rule, "action": str(violation.action), "field": _cut(violation.field, 100)}
             for violation in verdict.violations[:LINE_COUNT_MAX]
         ],
         "unknownCount": len(verdict.unknowns),
