@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webhook.facts.model import Facts
+from webhook.facts.model import Facts, Operation
 from webhook.facts.surroundings import Looked
 from webhook.plan.model import PlannedClaim
 from webhook.rules._names import nearest
@@ -76,7 +76,10 @@ def compare(
 
 
 def planned_claims(facts: Facts) -> Iterator[PlannedClaim]:
-    """One entry for each claim or template that the object names, groups first."""
+    """One entry for each claim or template that the object names, groups first. A stored Pod's claims are frozen, so
+    an UPDATE of a Pod has nothing new to say."""
+    if facts.kind == "Pod" and facts.operation is not Operation.CREATE:
+        return
     seen: set[tuple[str, str]] = set()
     for group in facts.plan.leaf_groups():
         for claim in group.claims:

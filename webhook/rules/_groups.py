@@ -17,6 +17,9 @@ from webhook.objects.kinds import BY_NAME, split_api_version
 from webhook.plan.model import GroupOrigin, LeafGroup, PlannedClaim
 from webhook.plan.parts import claims as claims_of
 
+# Kinds that are, or make, Pods.
+POD_KINDS = frozenset({"Pod", "Job", "CronJob", "Deployment", "ReplicaSet", "StatefulSet", "JobSet", "LeaderWorkerSet"})
+
 # The scheduler takes trees of 4 levels (WorkloadMaxTreeDepth). Looking a little further finds short cycles and says of
 # the rest "too deep", and stays below the pipeline's number of rounds: each level is one look-up.
 ANCESTOR_COUNT_MAX = 6
