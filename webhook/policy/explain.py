@@ -50,13 +50,8 @@ def validated(file: str, root: Node, model: type[M]) -> tuple[M | None, list[Pro
         if not cuts:
             break
         gone |= {root.find(path)[0] for path in cuts}
-        for path in sorted(cuts, key=_order, reverse=True):  # from the back: an index then still means what it meant
-            root.cut(path)
+        root.cut(cuts)
     return None, problems
-
-
-def _order(path: FieldPath) -> list[str]:
-    return [str(part).zfill(6) for part in path]
 
 
 def _echo(detail: ErrorDetails) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,13 +86,18 @@ class Node:
                 return FieldPath(path[:depth])
         return path
 
-    def cut(self, path: FieldPath) -> None:
-        """Removes what is written at an existing path."""
-        holder: Node | None = self
-        for part in path[:-1]:
-            holder = holder.child(part) if holder is not None else None
-        assert holder is not None  # noqa: S101  the caller's path exists
-        holder.value.pop(path[-1])
+    def cut(self, paths: Iterable[FieldPath]) -> None:
+        """Removes what is written at existing paths. Two paths may be one place: an alias is the anchor's own node."""
+        keys_by_holder: dict[int, tuple[Node, set[Any]]] = {}
+        for path in paths:
+            holder: Node | None = self
+            for part in path[:-1]:
+                holder = holder.child(part) if holder is not None else None
+            if holder is not None:
+                keys_by_holder.setdefault(id(holder), (holder, set()))[1].add(path[-1])
+        for holder, keys in keys_by_holder.values():
+            for key in sorted(keys, reverse=True):  # from the back: an index then still means what it meant
+                holder.value.pop(key)
 
 
 def parse(file: str, text: bytes) -> Node:
