@@ -65,6 +65,13 @@ from webhook.rules import (
     was319_delete_in_use,
     was320_basic_with_all,
     was322_nested_scheduling,
+    was401_tier_namespace,
+    was402_tier_subject,
+    was403_class_in_no_tier,
+    was404_system_class,
+    was405_tier_requirement_unmet,
+    was406_checkpoint_interval_with_all,
+    was407_resource_quota_below_gang,
 )
 from webhook.rules.meta import Rule
 
@@ -131,6 +138,13 @@ CATALOGUE: tuple[Rule, ...] = (
     was319_delete_in_use,
     was320_basic_with_all,
     was322_nested_scheduling,
+    was401_tier_namespace,
+    was402_tier_subject,
+    was403_class_in_no_tier,
+    was404_system_class,
+    was405_tier_requirement_unmet,
+    was406_checkpoint_interval_with_all,
+    was407_resource_quota_below_gang,
 )
 
 BY_ID: dict[str, Rule] = {rule.META.id: rule for rule in CATALOGUE}
