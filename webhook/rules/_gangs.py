@@ -52,6 +52,11 @@ class Gang:
         return self.group.pod_count is not None and self.group.pod_count >= self.min_count
 
 
+def pods(count: int) -> str:
+    """``1 Pod``, ``4 Pods``."""
+    return f"{count} Pod" if count == 1 else f"{count} Pods"
+
+
 def gangs(facts: Facts) -> Iterator[Gang]:
     """Every gang of the plan whose minCount is known, in field order."""
     for group in facts.plan.leaf_groups():

@@ -47,7 +47,7 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.plan.model import GroupOrigin, PodSet
-from webhook.rules._gangs import Gang, cap_on_update, gangs
+from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding
 
@@ -78,14 +78,14 @@ def _waits_or_is_done(pod_set: PodSet, gang: Gang) -> bool:
 def _finding(facts: Facts, gang: Gang, pod_count: int) -> Finding:
     group = gang.group
     explicit = group.min_count_explicit
-    why = "" if explicit else f' (minCount follows "{group.pod_sets[0].pod_count_path}" where it is left out)'
+    why = "" if explicit else f' (minCount follows "{group.pod_sets[0].pod_count_path}")'
     return Finding(
         field=group.min_count_path if explicit else group.pod_sets[0].pod_count_path,
         message=(
-            f"the gang starts with {gang.min_count} Pods at once{why}, but {_limit(group.pod_sets[0], pod_count)}: "
-            "in 1.37 its Pods stay Pending for ever, without an event, and the Job never fails"
+            f"the gang starts with {pods(gang.min_count)} at once{why}, but {_limit(group.pod_sets[0], pod_count)}: "
+            "they stay Pending for ever, and 1.37 says nothing"
         ),
-        fix=f'set "{group.min_count_path}" to {max(1, pod_count)} or less, or let {gang.min_count} Pods exist',
+        fix=f'set "{group.min_count_path}" to {max(1, pod_count)} or less, or let {pods(gang.min_count)} exist',
         seen=gang.min_count,
         limit=pod_count,
         excess=gang.min_count - pod_count,

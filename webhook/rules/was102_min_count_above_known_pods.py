@@ -46,7 +46,7 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.plan.model import GroupOrigin, PolicyKind
-from webhook.rules._gangs import Gang, gangs
+from webhook.rules._gangs import Gang, gangs, pods
 from webhook.rules._members import pods_in_set
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
@@ -81,15 +81,16 @@ def _object_brings_too_few(facts: Facts, gang: Gang, pod_count: int) -> Iterator
     if in_set is not None and in_set >= gang.min_count:
         return
     proven = in_set is not None
-    rest = f"and the whole set only {in_set}" if proven else "and until others bring the rest"
+    rest = (
+        f"and the whole set only {in_set}: all stay Pending" if proven else "and they wait until others bring the rest"
+    )
     yield Finding(
         field=gang.group.path,
         message=(
-            f'the PodGroup "{name}" starts with {gang.min_count} Pods at once, this {facts.kind} brings {pod_count} '
-            f"{rest}{', so' if proven else ''} they stay Pending without an event"
+            f"{gang.title} starts with {pods(gang.min_count)} at once, this {facts.kind} brings {pod_count} {rest}, "
+            "and 1.37 says nothing"
         ),
-        fix=f'lower "spec.schedulingPolicy.gang.minCount" of PodGroup "{name}" to {max(1, in_set or pod_count)}, '
-        "or bring more Pods",
+        fix=f"lower minCount of {gang.title} to {max(1, in_set or pod_count)}, or bring more Pods",
         seen=in_set if in_set is not None else pod_count,
         limit=gang.min_count,
         at_most=Action.DENY if proven else Action.WARN,
@@ -105,7 +106,7 @@ def _group_in_complete_set(facts: Facts) -> Iterator[Finding]:
         if in_set and in_set < group.min_count:
             yield Finding(
                 field=group.min_count_path,
-                message=f"the group starts with {group.min_count} Pods at once, and only {in_set} of the whole set "
+                message=f"the group starts with {pods(group.min_count)} at once, and only {in_set} of the whole set "
                 "name it, so they stay Pending without an event",
                 fix=f'set "{group.min_count_path}" to {in_set} or less, or add Pods that name the group',
                 seen=in_set,

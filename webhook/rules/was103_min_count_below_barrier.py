@@ -41,7 +41,7 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts, Operation
 from webhook.rules._barriers import needed_pods
-from webhook.rules._gangs import cap_on_update, gangs
+from webhook.rules._gangs import cap_on_update, gangs, pods
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -62,19 +62,19 @@ def check(facts: Facts) -> Iterator[Finding]:
         needed = needed_pods(facts, gang)
         if needed is None:
             continue
-        pods, barrier = needed
+        wanted, barrier = needed
         left_behind = gang.shared and facts.operation is Operation.UPDATE  # WAS115 speaks about that
-        if left_behind or not barrier.is_fixed or gang.min_count >= pods.minimum:
+        if left_behind or not barrier.is_fixed or gang.min_count >= wanted.minimum:
             continue
         yield Finding(
             field=gang.group.path if gang.shared else gang.group.min_count_path,
             message=(
-                f"{gang.title} starts with {gang.min_count} Pods, but the application waits for {pods.minimum} "
-                f"({barrier.text}): what starts early holds its nodes and does nothing until the rest is placed"
+                f"{gang.title} starts with {pods(gang.min_count)}, but the application waits for {wanted.minimum} "
+                f"({barrier.text}): what starts holds its nodes and waits for the rest"
             ),
-            fix=f"set minCount of {gang.title} to {pods.minimum}",
+            fix=f"set minCount of {gang.title} to {wanted.minimum}",
             seen=gang.min_count,
-            limit=pods.minimum,
-            excess=pods.minimum - gang.min_count,
+            limit=wanted.minimum,
+            excess=wanted.minimum - gang.min_count,
             at_most=cap_on_update(facts, gang),
         )

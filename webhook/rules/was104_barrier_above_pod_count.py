@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from webhook.facts.model import Facts
 from webhook.plan.barrier import Barrier, BarrierKind
 from webhook.rules._barriers import Waiting, waiting
-from webhook.rules._gangs import Gang, cap_on_update, gangs
+from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -85,10 +85,10 @@ def _finding(facts: Facts, gang: Gang, found: Waiting, least: int) -> Finding:
     return Finding(
         field=found.barrier.path,
         message=(
-            f"the application waits for {least} Pods ({found.barrier.text}), but only {pod_count} can exist "
-            f'("{gang.pod_sets[0].pod_count_path}"): it holds its nodes and never makes progress{rest}'
+            f"the application waits for {pods(least)} ({found.barrier.text}), but only {pod_count} can exist "
+            f'("{gang.pod_sets[0].pod_count_path}"): it holds its nodes and waits for ever{rest}'
         ),
-        fix=f'let {least} Pods exist, or tell the application {pod_count}; "muster.dev/barrier" overrules what is read',
+        fix=f'let {pods(least)} exist, or tell the application {pod_count}; "muster.dev/barrier" overrules this',
         seen=least,
         limit=pod_count,
         excess=least - pod_count,

@@ -41,7 +41,7 @@ from webhook.facts.model import Facts, Operation
 from webhook.plan.annotations import PodRange
 from webhook.plan.barrier import Barrier
 from webhook.rules._barriers import Waiting, waiting
-from webhook.rules._gangs import Gang, cap_on_update, gangs
+from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -65,27 +65,27 @@ def check(facts: Facts) -> Iterator[Finding]:
         # Where no reading fits the Pods there are, only a gang that is the whole object is plainly the application;
         # one that needs more Pods than there are is WAS104's.
         readings = found.barrier.in_pods() if found.whole else ()
-        pods = found.pods or next((known for known in readings if known.minimum <= found.units[0]), None)
+        wanted = found.pods or next((known for known in readings if known.minimum <= found.units[0]), None)
         left_behind = gang.shared and facts.operation is Operation.UPDATE  # WAS115 speaks about that
-        if pods is not None and not left_behind and not pods.minimum <= gang.min_count <= pods.maximum:
-            yield _finding(facts, gang, found.barrier, pods)
+        if wanted is not None and not left_behind and not wanted.minimum <= gang.min_count <= wanted.maximum:
+            yield _finding(facts, gang, found.barrier, wanted)
 
 
-def _finding(facts: Facts, gang: Gang, barrier: Barrier, pods: PodRange) -> Finding:
-    below = gang.min_count < pods.minimum
+def _finding(facts: Facts, gang: Gang, barrier: Barrier, wanted: PodRange) -> Finding:
+    below = gang.min_count < wanted.minimum
     outcome = (
-        "what starts early holds its nodes and does nothing until more are placed"
+        "what starts holds its nodes and waits for more"
         if below
         else "it waits for Pods that the application turns away"
     )
-    limit = pods.minimum if below else pods.maximum
+    limit = wanted.minimum if below else wanted.maximum
     return Finding(
         field=gang.group.path if gang.shared else gang.group.min_count_path,
         message=(
-            f"{gang.title} starts with {gang.min_count} Pods, and the application runs with {pods.minimum} to "
-            f"{pods.maximum} ({barrier.text}): {outcome}"
+            f"{gang.title} starts with {pods(gang.min_count)}, and the application runs with {wanted.minimum} to "
+            f"{wanted.maximum} ({barrier.text}): {outcome}"
         ),
-        fix=f"set minCount of {gang.title} to {pods.minimum}, or to a number up to {pods.maximum}",
+        fix=f"set minCount of {gang.title} to a number from {wanted.minimum} to {wanted.maximum}",
         seen=gang.min_count,
         limit=limit,
         excess=abs(gang.min_count - limit),

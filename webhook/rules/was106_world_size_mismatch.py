@@ -80,9 +80,9 @@ def _mismatch(found: Waiting) -> Iterator[Finding]:
         field=barrier.path,
         message=(
             f'"{barrier.text}" is neither {pod_count} (the Pods) nor {counts} (their processes): the application waits '
-            "for members that nobody starts, or ends at once, with its nodes taken"
+            "for members that nobody starts, or ends at once"
         ),
-        fix=f'set it to {processes[-1] if processes else pod_count}, or say with "{BARRIER}" how many Pods it waits for',
+        fix=f'set it to {processes[-1] if processes else pod_count}, or state the number of Pods in "{BARRIER}"',
         seen=barrier.minimum,
         limit=[pod_count, *processes],
     )

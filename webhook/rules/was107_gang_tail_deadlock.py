@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from webhook.facts.model import Facts
 from webhook.objects import core
 from webhook.objects.fieldpath import SPEC
-from webhook.rules._gangs import Gang, gangs
+from webhook.rules._gangs import Gang, gangs, pods
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -75,7 +75,7 @@ def _more_completions(gang: Gang) -> Iterator[Finding]:
         yield Finding(
             field=pod_set.completions_path or pod_set.pod_count_path,
             message=(
-                f"{completions} completions with {parallelism} Pods at a time: when Pods end together, fewer than "
+                f"{completions} completions with {pods(parallelism)} at a time: when Pods end together, fewer than "
                 f"minCount {gang.min_count} are left for the last ones, and 1.37 never starts those"
             ),
             fix=f"set completions to {parallelism}, or minCount to 1",
@@ -96,16 +96,16 @@ def _resumed_with_too_little(facts: Facts, gang: Gang) -> list[Finding]:
     left = min(parallelism, completions - succeeded)
     if left <= 0 or left >= gang.min_count:
         return []
-    where = f'PodGroup "{gang.group.name}"' if gang.shared else f'"{gang.group.min_count_path}"'
+    where = f"minCount of {gang.title}" if gang.shared else f'"{gang.group.min_count_path}"'
     return [
         Finding(
             field=SPEC / "suspend",
             reason="resumed with less work than min count",
             message=(
-                f"{succeeded} of {completions} completions are done, so the resumed Job makes {left} Pods, and its "
+                f"{succeeded} of {completions} completions are done, so the resumed Job makes {pods(left)}, and its "
                 f"gang starts with minCount {gang.min_count}: they stay Pending for ever"
             ),
-            fix=f"lower minCount of {where} to {left} in the same step",
+            fix=f"lower {where} to {left} in the same step",
             seen=left,
             limit=gang.min_count,
         )

@@ -75,7 +75,7 @@ def check(facts: Facts) -> Iterator[Finding]:
                 yield Finding(
                     field=pod_set.backoff_limit_per_index_path or pod_set.path,
                     message=(
-                        f"each index is retried {pod_set.backoff_limit_per_index} times on its own while minCount is "
+                        f"each index is retried on its own ({pod_set.backoff_limit_per_index}) while minCount is "
                         f"all {gang.min_count} Pods: once an index has failed for good, the retry of another waits "
                         "for ever"
                     ),

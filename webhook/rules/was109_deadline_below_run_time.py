@@ -89,8 +89,8 @@ def _finding(seconds: int, path: FieldPath, starts: str, text: str, expected: Fr
     needed = -(-expected.numerator // expected.denominator)
     return Finding(
         field=path,
-        message=f"{seconds} s is shorter than the declared run time of {needed} s "
-        f'("{EXPECTED_RUN_TIME}" is "{text}"), and this deadline {starts}: the work ends before it is done',
+        message=f'{seconds} s is shorter than the {needed} s of "{EXPECTED_RUN_TIME}" ("{text}"), and this deadline '
+        f"{starts}: the work ends before it is done",
         fix=f"set it above {needed}, with room for the wait, or leave it out",
         seen=seconds,
         limit=needed,

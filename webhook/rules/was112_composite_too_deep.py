@@ -84,17 +84,17 @@ def _live(facts: Facts, obj: core.PodGroup | core.CompositePodGroup) -> Iterator
     keyed = bool(_topology_key(tree[-1]))
     proven = len(tree) > _WALKED or keyed
     if len(tree) > _WALKED:
-        outcome = "its Pods stay Pending for ever, without condition and event"
+        outcome = "Pods stay Pending for ever, without condition and event"
     elif keyed:
-        outcome = 'the topmost has a topology key: every attempt ends in "exceeded maximum hierarchy depth"'
+        outcome = 'with a topology key on the topmost every attempt ends in "exceeded maximum hierarchy depth"'
     else:
         outcome = "it is placed only as long as the topmost has no topology key"
-    names = " > ".join(f'"{composite.metadata.name}"' for composite in reversed(tree))
+    names = " > ".join(composite.metadata.name for composite in reversed(tree))
     yield Finding(
         field=SPEC / "parentCompositePodGroupName" if above else SPEC,
-        message=f"makes a tree of {len(tree)} CompositePodGroups over a PodGroup ({names}), the scheduler of 1.37 "
-        f"walks {_SAFE}: {outcome}",
-        fix="create the groups again with a level less: the parent of a group cannot be changed",
+        message=f"{len(tree)} CompositePodGroups over a PodGroup ({names}), and the scheduler of 1.37 is safe with "
+        f"{_SAFE}: {outcome}",
+        fix="create the groups again with a level less, since a parent cannot be changed",
         seen=len(tree),
         limit=_SAFE,
         at_most=Action.DENY if proven else Action.WARN,

@@ -54,7 +54,7 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.plan.model import PodSet
-from webhook.rules._gangs import Gang, cap_on_update, gangs
+from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding
 
@@ -135,7 +135,7 @@ def _finding(facts: Facts, gang: Gang, stuck: PodSet, created: set[str]) -> Find
     alive = _alive(gang, stuck, created, by_role)
     late = next((p for p in gang.pod_sets if p.role not in created), stuck)
     if stuck.starts_condition == ORDERED_READY:
-        order = f'a Pod is created only when the one before is Ready ("podManagementPolicy" {ORDERED_READY})'
+        order = f"a Pod is created when the one before is Ready ({ORDERED_READY})"
         cure = 'set "podManagementPolicy" to Parallel'
     elif late is stuck:
         order = f'"{stuck.role}" comes when {_list(stuck.starts_after)} is Complete, and finished Pods do not count'
@@ -146,8 +146,8 @@ def _finding(facts: Facts, gang: Gang, stuck: PodSet, created: set[str]) -> Find
     return Finding(
         field=late.starts_path or gang.group.path,
         message=(
-            f"{gang.title} starts with {gang.min_count} Pods at once, but only {alive} can exist by then: {order}, "
-            "so each waits for the other for ever"
+            f"{gang.title} starts with {pods(gang.min_count)} at once, but only {alive} can exist by then: {order}, "
+            "so both wait for ever"
         ),
         fix=f"{cure}, or lower minCount of {gang.title} to {max(1, alive)}",
         seen=gang.min_count,

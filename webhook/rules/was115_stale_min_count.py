@@ -47,7 +47,7 @@ from webhook.objects import core
 from webhook.plan.barrier import read_barrier
 from webhook.plan.model import PodSet
 from webhook.rules._barriers import needed_pods
-from webhook.rules._gangs import Gang, gangs, pod_count_in
+from webhook.rules._gangs import Gang, gangs, pod_count_in, pods
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -86,7 +86,7 @@ def _fewer_pods(facts: Facts, gang: Gang) -> Iterator[Finding]:
             f'the PodGroup "{name}" still wants {gang.min_count} Pods, and only {after} of {before} will exist: a Pod that '
             "has to be replaced stays Pending for ever"
         ),
-        fix=f'patch "spec.schedulingPolicy.gang.minCount" of PodGroup "{name}" to {max(1, after)} or less',
+        fix=f"patch minCount of {gang.title} to {max(1, after)} or less",
         seen=after,
         limit=gang.min_count,
         excess=gang.min_count - after,
@@ -98,23 +98,23 @@ def _larger_application(facts: Facts, gang: Gang) -> Iterator[Finding]:
     needed = needed_pods(facts, gang)
     if needed is None or facts.old_plan is None or facts.old is None:
         return
-    pods, barrier = needed
+    wanted, barrier = needed
     old_sets = [p for group in facts.old_plan.leaf_groups() if group.name == gang.group.name for p in group.pod_sets]
     old_metadata: core.ObjectMeta = getattr(facts.old, "metadata", core.ObjectMeta())
     same_size = [p.pod_count for p in old_sets] == [p.pod_count for p in gang.pod_sets]
-    if gang.min_count >= pods.minimum or (same_size and read_barrier(old_sets, old_metadata) == barrier):
+    if gang.min_count >= wanted.minimum or (same_size and read_barrier(old_sets, old_metadata) == barrier):
         return
     yield Finding(
         field=_changed(facts, gang).pod_count_path,
         reason="stored gang below the barrier",
         message=(
-            f"{gang.title} still starts with {gang.min_count} Pods, and the application waits for {pods.minimum} "
-            f"({barrier.text}): what starts early holds its nodes and does nothing until the rest is placed"
+            f"{gang.title} still starts with {pods(gang.min_count)}, and the application waits for {wanted.minimum} "
+            f"({barrier.text}): what starts holds its nodes and waits for the rest"
         ),
-        fix=f'patch "spec.schedulingPolicy.gang.minCount" of {gang.title} to {pods.minimum}',
+        fix=f"patch minCount of {gang.title} to {wanted.minimum}",
         seen=gang.min_count,
-        limit=pods.minimum,
-        excess=pods.minimum - gang.min_count,
+        limit=wanted.minimum,
+        excess=wanted.minimum - gang.min_count,
     )
 
 

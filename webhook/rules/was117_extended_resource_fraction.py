@@ -55,9 +55,9 @@ def check(facts: Facts) -> Iterator[Finding]:
                 if quantity is not None and not quantity.is_integer:
                     yield Finding(
                         field=resources.path / field / name,
-                        message=f'"{amounts[name]}" of "{name}" is {quantity}, and extended resources come in whole '
-                        "numbers only, so the API server refuses every Pod",
-                        fix=f"ask for {max(1, quantity.value())}, or use a resource name that stands for a shared part",
+                        message=f'"{amounts[name]}" of "{name}" is no whole number of devices, so the API server refuses '
+                        "every Pod",
+                        fix="ask for whole devices, or use a resource name that stands for a shared part",
                         seen=amounts[name],
                         limit="a whole number",
                         at_most=strongest(facts),

@@ -68,11 +68,10 @@ def _finding(gang: Gang, missing: list[PodSet], pod_count: int) -> Finding:
     return Finding(
         field=gang.group.path,
         message=(
-            f"{gang.title} starts with {gang.min_count} of {pod_count} Pods of any role, so it may start without any "
-            f"Pod of {names} and hold its nodes while it waits for them"
+            f"{gang.title} starts with any {gang.min_count} of {pod_count} Pods, so it may start without one of "
+            f"{names} and hold its nodes while it waits"
         ),
-        fix=f"use one PodGroup for each role under a CompositePodGroup with minGroupCount {len(gang.pod_sets)}, or "
-        f"set minCount to {pod_count}",
+        fix=f"use a PodGroup for each role under a CompositePodGroup, or set minCount to {pod_count}",
         seen=gang.min_count,
         limit=pod_count,
     )

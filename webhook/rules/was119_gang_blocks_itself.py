@@ -49,7 +49,7 @@ from dataclasses import dataclass
 from webhook.facts.model import Facts
 from webhook.objects.fieldpath import FieldPath
 from webhook.plan.model import PodSet
-from webhook.rules._gangs import Gang, cap_on_update, gangs
+from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
 from webhook.rules._self_match import own_namespace, selects
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
@@ -67,12 +67,14 @@ _HOSTNAME = "kubernetes.io/hostname"
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """At most `pod_count_max` Pods of the set in one domain of the key; `proven` whatever the nodes are."""
+    """At most `pod_count_max` Pods of the set in one domain of the key; `proven` whatever the nodes are, else
+    `unless` says when it does not hold."""
 
     path: FieldPath
     what: str
     pod_count_max: int
     proven: bool
+    unless: str = ""
 
 
 def check(facts: Facts) -> Iterator[Finding]:
@@ -116,7 +118,7 @@ def _anti_affinity(pod_set: PodSet, key: str, namespace: str) -> Iterator[_Block
         if not isinstance(term, Mapping) or term.get("topologyKey") != key or not own_namespace(term, namespace):
             continue
         if _matches_itself(term, pod_set):
-            yield _Block(at.at(index), "required anti-affinity against its own labels", 1, proven=True)
+            yield _Block(at.at(index), "this anti-affinity against their own labels", 1, proven=True)
 
 
 def _spread(pod_set: PodSet, key: str) -> Iterator[_Block]:
@@ -126,8 +128,8 @@ def _spread(pod_set: PodSet, key: str) -> Iterator[_Block]:
         if spread.get("topologyKey") != key or spread.get("whenUnsatisfiable") != "DoNotSchedule":
             continue
         if isinstance(max_skew, int) and _matches_itself(spread, pod_set):
-            what = f"a DoNotSchedule spread with maxSkew {max_skew}"
-            yield _Block(at.at(index), what, max_skew, proven=False)
+            what = f"this spread with maxSkew {max_skew}"
+            yield _Block(at.at(index), what, max_skew, proven=False, unless="other domains hold such Pods already")
 
 
 def _host_ports(pod_set: PodSet) -> Iterator[_Block]:
@@ -136,7 +138,8 @@ def _host_ports(pod_set: PodSet) -> Iterator[_Block]:
         for number, port in enumerate(container.ports or ()):
             if port.host_port:
                 path = (at.at(index) / "ports").at(number) / "hostPort"
-                yield _Block(path, f"host port {port.host_port}", 1, proven=False)
+                unless = "two nodes carry the same host name label"
+                yield _Block(path, f"host port {port.host_port}", 1, proven=False, unless=unless)
 
 
 def _matches_itself(owner: Mapping[str, object], pod_set: PodSet) -> bool:
@@ -146,16 +149,14 @@ def _matches_itself(owner: Mapping[str, object], pod_set: PodSet) -> bool:
 
 
 def _finding(facts: Facts, gang: Gang, block: _Block, fitting: int, proven: bool) -> Finding:
-    outcome = "no cluster can place it" if proven else "it waits, unless other domains hold such Pods already"
-    if block.what.startswith("host port"):
-        outcome = "it waits, unless two nodes carry the same host name label"
+    outcome = "no cluster can place it" if block.proven else f"it waits, unless {block.unless}"
     return Finding(
         field=block.path,
         message=(
-            f'{gang.title} puts {gang.min_count} Pods into one domain of "{gang.topology_key}", and {block.what} on '
-            f"that key lets at most {fitting} in: {outcome}"
+            f'{gang.title} puts {pods(gang.min_count)} into one "{gang.topology_key}", and {block.what} '
+            f"lets at most {fitting} in: {outcome}"
         ),
-        fix=f'use a smaller domain than "{gang.topology_key}" here, or a larger one as the topology key of the group',
+        fix="drop it or use the key of a smaller domain here, or that of a larger one in the group",
         seen=gang.min_count,
         limit=fitting,
         excess=gang.min_count - fitting,
