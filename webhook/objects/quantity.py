@@ -82,10 +82,10 @@ class Quantity(msgspec.Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         """Decimal: ``8``, ``1500m``, ``3n``."""
-        for suffix, scale in (("", NANO), ("m", NANO // 1000), ("u", 1000), ("n", 1)):
+        for suffix, scale in (("", NANO), ("m", NANO // 1000), ("u", 1000)):
             if self.nano % scale == 0:
                 return f"{self.nano // scale}{suffix}"
-        raise AssertionError("every integer is a multiple of 1")
+        return f"{self.nano}n"
 
 
 ZERO = Quantity(0)

@@ -37,12 +37,12 @@ def read(raw: Mapping[str, Any], as_type: type[T], at: FieldPath = FieldPath()) 
     """Raises ShapeError. `at` is where `raw` stands in the whole object, for the error's field."""
     try:
         return msgspec.convert(raw, as_type)
-    except msgspec.ValidationError as first:
+    except msgspec.ValidationError:
         # JSON null and an absent field are the same to Kubernetes; only objects that hold nulls pay for this.
         try:
             return msgspec.convert(_lenient(raw), as_type)
-        except msgspec.ValidationError:
-            raise _shape_error(first, at) from None
+        except msgspec.ValidationError as error:
+            raise _shape_error(error, at) from None
 
 
 def _lenient(value: Any) -> Any:

@@ -84,11 +84,6 @@ def split_by_group(pod_sets: Iterable[PodSet]) -> tuple[tuple[LeafGroup, ...], t
     return tuple(referenced_group(name, sets) for name, sets in by_name.items()), tuple(loose)
 
 
-def product(first: int | None, second: int | None) -> int | None:
-    """first * second, None if either is unknown."""
-    return None if first is None or second is None else first * second
-
-
 @dataclass(frozen=True, slots=True)
 class JobSize:
     """A Job's numbers as the Job controller uses them (SetDefaults_Job of 1.37.2): completions and parallelism are
