@@ -24,6 +24,7 @@ from webhook.admission.pipeline import Pipeline
 from webhook.edge import response as answers
 from webhook.edge import review
 from webhook.edge.observer import Observation, Observer, Outcome
+from webhook.edge.openapi import openapi
 from webhook.edge.worker import RECEIVED_KEY, WAITING_KEY
 from webhook.facts.model import Phase
 from webhook.objects.request import AdmissionRequest
@@ -198,6 +199,12 @@ def _add_health(
     @app.get("/version")
     def show_version() -> Response:
         return _json(200, answers.to_json(dict(version)))
+
+    description = answers.to_json(openapi(version.get("version", "")))
+
+    @app.get("/openapi.json")
+    def show_openapi() -> Response:
+        return _json(200, description)
 
     if metrics is not None:
         read_metrics = metrics
