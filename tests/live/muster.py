@@ -27,18 +27,12 @@ from webhook.tls.issue import ensure_development_certificates
 
 START_SECONDS_MAX = 60.0
 _REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
-# Denied by every policy of the tests: four Pods can exist, the gang waits for eight.
-_CANARY = {
-    "apiVersion": "batch/v1",
-    "kind": "Job",
-    "metadata": {"name": "canary"},
-    "spec": {
-        "parallelism": 8,
-        "completions": 4,
-        "completionMode": "Indexed",
-        "scheduling": {"schedulingPolicy": {"gang": {}}},
-        "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "pause:3.10"}]}},
-    },
+# A probe of our own, for the policy's version in the answer's audit annotations.
+_PROBE = {
+    "apiVersion": "scheduling.k8s.io/v1beta1",
+    "kind": "PodGroup",
+    "metadata": {"name": "probe"},
+    "spec": {"schedulingPolicy": {"basic": {}}},
 }
 
 
@@ -122,8 +116,7 @@ class Muster:
             self.cluster.api.delete(f"{_REGISTRATION}/{plural}/muster")
 
     def configurations(self) -> list[dict[str, Any]]:
-        """As `muster registration render` makes them, each entry's name with the generation in it, so that a denial's
-        text says which registration made the API server ask."""
+        """As `muster registration render` makes them, with a canary that tells when they are in force."""
         policy = Policy.model_validate(json.loads(self.policy_file.read_text()))
         target = Target(
             client=f"https://127.0.0.1:{self.port}",
@@ -131,9 +124,23 @@ class Muster:
         )
         configurations = render_webhook_configurations(policy, target)
         for configuration in configurations:
-            for entry in configuration["webhooks"]:
-                entry["name"] = f"g{self._generation}.{entry['name']}"
+            configuration["webhooks"].append(self._canary())
         return configurations
+
+    def _canary(self) -> dict[str, Any]:
+        """An entry that refuses one ConfigMap by name, with the generation in its own: an object of the configuration
+        is taken up whole, so when this entry refuses, the others are in force too."""
+        return {
+            "name": f"g{self._generation}.canary.muster.dev",
+            "admissionReviewVersions": ["v1"],
+            "clientConfig": {"url": "https://127.0.0.1:1/"},
+            "failurePolicy": "Fail",
+            "matchConditions": [{"name": "canary", "expression": "object.metadata.name == 'muster-canary'"}],
+            "rules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+            ],
+            "sideEffects": "None",
+        }
 
     def _replace(self, plural: str, configuration: dict[str, Any]) -> None:
         path = f"{_REGISTRATION}/{plural}/{configuration['metadata']['name']}"
@@ -145,9 +152,9 @@ class Muster:
             self.cluster.api.create(configuration).expect(201)
 
     def _calls_this_generation(self) -> bool:
-        namespace = "default"
-        answer = self.cluster.api_as("alice", ("system:masters",)).create(dict(_CANARY), namespace, dryRun="All")
-        return f'"g{self._generation}.submit.muster.dev"' in str(answer.body.get("message"))
+        config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "muster-canary"}}
+        answer = self.cluster.api.create(config_map, "default", dryRun="All")
+        return f"g{self._generation}.canary.muster.dev" in str(answer.body.get("message"))
 
     # -- talking to it directly ---------------------------------------------------------------------------------
     def get(self, path: str) -> tuple[int, bytes]:
@@ -185,12 +192,12 @@ class Muster:
     def _policy_version(self) -> str:
         request = {
             "uid": str(uuid.uuid4()),
-            "kind": {"group": "batch", "version": "v1", "kind": "Job"},
-            "resource": {"group": "batch", "version": "v1", "resource": "jobs"},
+            "kind": {"group": "scheduling.k8s.io", "version": "v1beta1", "kind": "PodGroup"},
+            "resource": {"group": "scheduling.k8s.io", "version": "v1beta1", "resource": "podgroups"},
             "namespace": NAMESPACE,
             "operation": "CREATE",
             "userInfo": {"username": "alice"},
-            "object": _CANARY,
+            "object": _PROBE,
         }
         return str(self.ask(request)["auditAnnotations"]["policy"])
 
@@ -212,7 +219,9 @@ class Muster:
 
 
 @contextlib.contextmanager
-def running(cluster: Cluster, directory: Path, policy: Mapping[str, Any] | None = None, **options: Any) -> Iterator[Muster]:
+def running(
+    cluster: Cluster, directory: Path, policy: Mapping[str, Any] | None = None, **options: Any
+) -> Iterator[Muster]:
     """A Muster that is registered and stops, with its registration, at the end."""
     with Muster(cluster, directory, **options) as muster:
         muster.start(policy)

@@ -24,7 +24,9 @@ from tests.support.cases import NAMESPACE, Case, judge, load_cases
 MAKER = "system:serviceaccount:kube-system:job-controller"
 CASES = sorted((case for case in load_cases() if case.not_at_apiserver is None), key=lambda case: json.dumps(case.policy, sort_keys=True, default=str))  # fmt: skip
 # A policy that names the namespace is another one for each case.
-GROUPS = [list(cases) for _, cases in groupby(CASES, key=lambda case: json.dumps(case.policy, sort_keys=True, default=str))]
+GROUPS = [
+    list(cases) for _, cases in groupby(CASES, key=lambda case: json.dumps(case.policy, sort_keys=True, default=str))
+]
 
 
 @pytest.fixture(scope="module")
