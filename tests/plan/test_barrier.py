@@ -409,6 +409,13 @@ def test_places_that_contradict_each_other_are_unknown_and_all_named(built: Job)
     assert all(size.text in barrier.reason and str(size.path) in barrier.reason for size in barrier.sizes)
 
 
+def test_of_many_contradictions_a_few_are_named() -> None:
+    barrier = unknown(script("; ".join(f"torchrun --nnodes={count} a.py" for count in range(2, 200))))
+
+    assert len(barrier.sizes) == 198
+    assert barrier.reason.endswith("and 194 more")
+
+
 def test_all_containers_and_roles_are_read_together() -> None:
     second = {"name": "more", "image": IMAGE, "env": [{"name": "NNODES", "value": "4"}]}
     built = jobset().role("leader", job()).role("worker", job().more_containers(second))

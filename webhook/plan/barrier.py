@@ -28,6 +28,8 @@ _EITHER_VARIABLES = ("WORLD_SIZE", "JAX_NUM_PROCESSES")
 _PER_POD_VARIABLES = ("PET_NPROC_PER_NODE", "NPROC_PER_NODE", "LOCAL_WORLD_SIZE")
 # NUM_PROCESSES is also what tools call their worker threads: it counts only beside a JAX coordinator.
 _COORDINATED_VARIABLE = "NUM_PROCESSES"
+# A text names at most so many places: one line has to fit into an answer.
+_SHOWN_COUNT_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,5 +229,8 @@ def _agree(plain: Size, other: Size, per_pod: tuple[int, ...] | None) -> bool:
 
 
 def _contradiction(sizes: tuple[Size, ...]) -> BarrierUnknown:
-    texts = " and ".join(f"{size.text} ({size.path})" for size in sizes)
+    shown = [f"{size.text} ({size.path})" for size in sizes[:_SHOWN_COUNT_MAX]]
+    if len(sizes) > _SHOWN_COUNT_MAX:
+        shown.append(f"{len(sizes) - _SHOWN_COUNT_MAX} more")
+    texts = " and ".join(shown)
     return BarrierUnknown(f"these say different sizes: {texts}", sizes[0].path, sizes)
