@@ -21,7 +21,7 @@ from webhook.facts.model import Facts, Operation, Phase, Requester
 from webhook.facts.source import Answer, FactSource, Found, Query
 from webhook.facts.surroundings import Surroundings
 from webhook.mutations.catalogue import MUTATIONS
-from webhook.mutations.meta import Mutation
+from webhook.mutations.meta import Change, Mutation
 from webhook.objects import core
 from webhook.objects.kinds import Kind, find
 from webhook.objects.read import ShapeError, read
@@ -149,7 +149,7 @@ class Pipeline:
         for _ in range(ROUND_COUNT_MAX):
             surroundings = Surroundings(answers)
             asking = replace(facts, surroundings=surroundings)
-            changes = [change for mutation in active for change in mutation.mutate(asking)]
+            changes = [change for mutation in active for change in _changes(mutation, asking)]
             if not surroundings.missing:
                 break
             answers |= ask_all(self.source, surroundings.missing, fresh=False, deadline=deadline)
@@ -168,6 +168,15 @@ class Pipeline:
                 return violations, unresolved, surroundings.asked
             known |= ask_all(self.source, surroundings.missing, fresh=fresh, deadline=deadline)
         raise RuleError("a rule that never stops asking")
+
+
+def _changes(mutation: Mutation, facts: Facts) -> list[Change]:
+    if mutation.META.gate is not None and facts.gate(mutation.META.gate) is False:
+        return []
+    try:
+        return list(mutation.mutate(facts))
+    except Exception as error:
+        raise RuleError(mutation.META.id) from error
 
 
 def _read_old(raw: Mapping[str, Any] | None, kind: Kind) -> core.Base | None:

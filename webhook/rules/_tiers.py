@@ -11,7 +11,7 @@ from webhook.objects.fieldpath import METADATA, FieldPath
 from webhook.plan.annotations import CHECKPOINT_INTERVAL, Written, checkpoint_interval, expected_run_time
 from webhook.plan.model import GangPlan, Group, GroupOrigin, LeafGroup, PolicyKind
 from webhook.policy.model import Tier
-from webhook.rules._use import is_own_word
+from webhook.facts.use import is_own_word
 
 SYSTEM_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 

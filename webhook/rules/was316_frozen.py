@@ -37,9 +37,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts, Operation
+from webhook.facts.use import submits
 from webhook.objects.fieldpath import SPEC, FieldPath
 from webhook.plan.model import GangPlan
-from webhook.rules._use import submits
 from webhook.rules.meta import ANY_KIND, RuleMeta
 from webhook.verdict import Finding
 

@@ -39,9 +39,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
+from webhook.facts.use import is_own_word
 from webhook.objects.fieldpath import METADATA
 from webhook.plan.model import LeafGroup, PolicyKind
-from webhook.rules._use import is_own_word
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 

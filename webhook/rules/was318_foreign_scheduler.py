@@ -41,8 +41,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
+from webhook.facts.use import is_own_word
 from webhook.plan.model import PodSet
-from webhook.rules._use import is_own_word
 from webhook.rules._words import quoted
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding

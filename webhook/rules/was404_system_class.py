@@ -36,8 +36,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
+from webhook.facts.use import is_governed
 from webhook.rules._tiers import SYSTEM_CLASSES, class_uses
-from webhook.rules._use import is_governed
 from webhook.rules.meta import ANY_KIND, RuleMeta
 from webhook.verdict import Finding
 
