@@ -42,7 +42,7 @@ demo: $(STAMP)  ## a running webhook over a folder of objects, and what it says 
 	$(BIN)/muster demo
 
 cluster: $(STAMP)  ## a real Kubernetes 1.37.2 control plane with Muster registered, until Ctrl-C
-	$(BIN)/python -m tests.cluster up --muster
+	$(BIN)/python -m tests.live
 
 bench: $(STAMP)  ## speed, as ratios within one run
 	$(BIN)/python -m tests.bench

@@ -16,7 +16,7 @@ import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tests.cluster.cluster import Cluster
 from tests.support.cases import NAMESPACE, policy_document
@@ -85,7 +85,7 @@ class Muster:
             self._process.wait()
             self._process = None
 
-    def __enter__(self) -> Muster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -124,7 +123,7 @@ class Stage:
 
 def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """The RFC 7386 merge patch that makes `new` of `old`."""
-    patch: dict[str, Any] = {key: None for key in old.keys() - new.keys()}
+    patch: dict[str, Any] = dict.fromkeys(old.keys() - new.keys())
     for key, value in new.items():
         before = old.get(key)
         if isinstance(value, dict) and isinstance(before, dict):
