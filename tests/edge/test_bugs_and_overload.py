@@ -107,6 +107,7 @@ class Held:
         ("/validate", True),
         ("/validate/another", True),
         ("/validate/controllers", False),
+        ("/validate/traps", False),
     ],
 )
 def test_overload(path: str, refused: bool) -> None:
