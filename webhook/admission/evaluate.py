@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from webhook.facts.model import Facts, Phase
 from webhook.rules.meta import ANY_KIND, Rule, RuleMeta
@@ -18,35 +19,57 @@ class RuleError(Exception):
         self.rule_id = rule_id
 
 
-def applies(meta: RuleMeta, facts: Facts) -> bool:
-    """Is the rule about this request at all?"""
+Results = dict[str, tuple[list[Violation], list[Unresolved]]]
+"""What each rule found, by rule ID, in catalogue order."""
+
+
+def applies(meta: RuleMeta, kind: str, operation: str, subresource: str, phase: Phase) -> bool:
+    """Is the rule about such a request at all?"""
     return (
-        (facts.kind in meta.kinds or ANY_KIND in meta.kinds)
-        and facts.operation in meta.operations
-        and facts.subresource in meta.subresources
-        and (facts.phase is Phase.REVIEW or not meta.review_only)
+        (kind in meta.kinds or ANY_KIND in meta.kinds)
+        and operation in meta.operations
+        and subresource in meta.subresources
+        and (phase is Phase.REVIEW or not meta.review_only)
     )
 
 
-def evaluate(catalogue: Sequence[Rule], facts: Facts) -> tuple[list[Violation], list[Unresolved]]:
-    """Every rule that applies, in catalogue order. Raises RuleError for our own bugs."""
+# Keys are a few kinds, three operations, the judged subresources and three phases (admission/scope.py).
+@lru_cache(maxsize=1024)
+def applicable(
+    catalogue: tuple[Rule, ...], kind: str, operation: str, subresource: str, phase: Phase
+) -> tuple[Rule, ...]:
+    """The rules that are about such a request, in catalogue order."""
+    return tuple(rule for rule in catalogue if applies(rule.META, kind, operation, subresource, phase))
+
+
+def evaluate(rules: Iterable[Rule], facts: Facts, results: Results) -> list[Rule]:
+    """Runs the rules and puts what each one found into `results`. Returns those that asked a question that has no
+    answer yet: only they can find something else once it has. Raises RuleError for our own bugs."""
+    undecided = []
+    surroundings = facts.surroundings
+    for rule in rules:
+        open_count = surroundings.open_count
+        results[rule.META.id] = _run(rule, facts)
+        if surroundings.open_count != open_count:
+            undecided.append(rule)
+    return undecided
+
+
+def _run(rule: Rule, facts: Facts) -> tuple[list[Violation], list[Unresolved]]:
+    meta = rule.META
     violations: list[Violation] = []
     unresolved: list[Unresolved] = []
-    for rule in catalogue:
-        meta = rule.META
-        if not applies(meta, facts):
-            continue
+    try:
         action = _action(meta, facts)
         if action is None:
-            continue
-        try:
-            for result in rule.check(facts):
-                if isinstance(result, Finding):
-                    violations.append(_violation(meta, action, result))
-                else:
-                    unresolved.append(replace(result, rule=meta.id))
-        except Exception as error:
-            raise RuleError(meta.id) from error
+            return violations, unresolved
+        for result in rule.check(facts):
+            if isinstance(result, Finding):
+                violations.append(_violation(meta, action, result))
+            else:
+                unresolved.append(replace(result, rule=meta.id))
+    except Exception as error:
+        raise RuleError(meta.id) from error
     return violations, unresolved
 
 

@@ -8,12 +8,12 @@ The webhook, `muster review` and the tests all run this and nothing else. Nothin
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from webhook.admission.evaluate import RuleError, evaluate, not_worse
+from webhook.admission.evaluate import Results, RuleError, applicable, evaluate, not_worse
 from webhook.admission.patch import to_patch
 from webhook.admission.scope import is_unknown_version, short_circuit
 from webhook.facts.gather import ROUND_COUNT_MAX, ask_all
@@ -159,14 +159,20 @@ class Pipeline:
     def _settle(
         self, facts: Facts, deadline: float, *, fresh: bool, answers: dict[Query, Answer] | None = None
     ) -> tuple[list[Violation], list[Unresolved], set[Query]]:
-        """Evaluate, fetch what was missing, evaluate again, until no rule asks for anything new."""
-        known = dict(answers or {})
+        """Evaluate, fetch what was missing, evaluate again the rules that asked for it, until none asks anything new."""
+        surroundings = Surroundings(answers or {})
+        facts = replace(facts, surroundings=surroundings)
+        rules: Iterable[Rule] = applicable(
+            tuple(self.catalogue), facts.kind, facts.operation, facts.subresource, facts.phase
+        )
+        results: Results = {}
         for _ in range(ROUND_COUNT_MAX):
-            surroundings = Surroundings(known)
-            violations, unresolved = evaluate(self.catalogue, replace(facts, surroundings=surroundings))
+            rules = evaluate(rules, facts, results)
             if not surroundings.missing:
+                violations = [violation for found, _ in results.values() for violation in found]
+                unresolved = [unknown for _, unknowns in results.values() for unknown in unknowns]
                 return violations, unresolved, surroundings.asked
-            known |= ask_all(self.source, surroundings.missing, fresh=fresh, deadline=deadline)
+            surroundings.learn(ask_all(self.source, surroundings.missing, fresh=fresh, deadline=deadline))
         raise RuleError("a rule that never stops asking")
 
 

@@ -33,13 +33,21 @@ class Looked(Generic[T]):
 
 
 class Surroundings:
-    """Answers by query. The only thing that changes after construction is `missing`, the record of open questions."""
+    """Answers by query. What changes after construction is the record of questions: `asked`, and of those the open ones
+    in `missing`; `open_count` goes up with every question that had no answer yet, asked before or not. An answer once
+    given never changes; `learn` adds those that were missing."""
 
     def __init__(self, answers: Mapping[Query, Answer]) -> None:
-        self._answers = answers
+        self._answers = dict(answers)
         self._typed: dict[Query, Looked[object]] = {}
         self.missing: set[Query] = set()
         self.asked: set[Query] = set()
+        self.open_count = 0
+
+    def learn(self, answers: Mapping[Query, Answer]) -> None:
+        """The answers to what was missing; nothing is missing then."""
+        self._answers |= answers
+        self.missing = set()
 
     # -- by name ------------------------------------------------------------------------------------------------
     def pod_group(self, namespace: str, name: str) -> Looked[core.PodGroup]:
@@ -125,23 +133,23 @@ class Surroundings:
         answer = self._answers.get(query)
         if answer is None:
             self.missing.add(query)
+            self.open_count += 1
             return NOT_ASKED
         return answer
 
     def _one(self, query: Query, as_type: type[T]) -> Looked[T]:
-        if not query.name:
-            return Looked(unknown="no name given")
-        typed = self._typed.get(query)
-        if typed is None:
-            typed = self._typed[query] = _typed(self._answer(query), as_type)
-        else:
-            self.asked.add(query)
-        return typed  # type: ignore[return-value]
+        return self._look(query, as_type) if query.name else Looked(unknown="no name given")
 
     def _many(self, query: Query, as_type: type[T]) -> Looked[tuple[T, ...]]:
+        return self._look(query, tuple[as_type, ...])  # type: ignore[valid-type]
+
+    def _look(self, query: Query, as_type: type[T]) -> Looked[T]:
         typed = self._typed.get(query)
         if typed is None:
-            typed = self._typed[query] = _typed(self._answer(query), tuple[as_type, ...])  # type: ignore[valid-type]
+            answer = self._answer(query)
+            typed = _typed(answer, as_type)
+            if answer is not NOT_ASKED:
+                self._typed[query] = typed
         return typed  # type: ignore[return-value]
 
 
