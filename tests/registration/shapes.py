@@ -19,11 +19,12 @@ ANNOTATION = {"scheduling.k8s.io/group-template-name": "workers"}
 
 @dataclass(frozen=True)
 class Shape:
-    """title: what is special. reaches: is it worth a look?"""
+    """title: what is special. reaches: is it worth a look? trap: is it ordinary but for a trap of 1.37?"""
 
     title: str
     obj: JsonObject
     reaches: bool
+    trap: bool = False
 
 
 def pod_spec(**changes: Any) -> JsonObject:
@@ -90,23 +91,28 @@ def jobs(*, traps: bool) -> Iterator[Shape]:
         ("any class", pod_spec(priorityClassName=OTHER_CLASS)),
         ("nodeName", pod_spec(nodeName="n")),
     ):
-        yield Shape(title, _object("batch/v1", "Job", _job_spec(spec)), traps)
+        yield Shape(title, _object("batch/v1", "Job", _job_spec(spec)), reaches=False, trap=traps)
         owned = _object("batch/v1", "Job", _job_spec(spec), ownerReferences=[_owner(controller=True)])
         yield Shape(f"{title}, with a controller", owned, False)
         other = _object("batch/v1", "Job", _job_spec(spec), ownerReferences=[_owner(controller=False)])
-        yield Shape(f"{title}, with an owner that is no controller", other, traps)
+        yield Shape(f"{title}, with an owner that is no controller", other, reaches=False, trap=traps)
 
 
 def _job_names(traps: bool) -> Iterator[Shape]:
     yield Shape("a name of 57", _object("batch/v1", "Job", _job_spec(), name="n" * 57), False)
-    yield Shape("a name of 58", _object("batch/v1", "Job", _job_spec(), name="n" * 58), traps)
-    yield Shape("a dotted name", _object("batch/v1", "Job", _job_spec(), name="train.v1"), traps)
+    yield Shape("a name of 58", _object("batch/v1", "Job", _job_spec(), name="n" * 58), reaches=False, trap=traps)
+    yield Shape("a dotted name", _object("batch/v1", "Job", _job_spec(), name="train.v1"), reaches=False, trap=traps)
     yield Shape(
         "a generateName of 52", _object("batch/v1", "Job", _job_spec(), name=None, generateName="n" * 52), False
     )
     yield Shape(
-        "a generateName of 53", _object("batch/v1", "Job", _job_spec(), name=None, generateName="n" * 53), traps
+        "a generateName of 53",
+        _object("batch/v1", "Job", _job_spec(), name=None, generateName="n" * 53),
+        reaches=False,
+        trap=traps,
     )
+    gang = _job_spec(scheduling={"schedulingPolicy": {"gang": {}}})
+    yield Shape("a gang with a name of 58", _object("batch/v1", "Job", gang, name="n" * 58), True)
     long_owned = _object("batch/v1", "Job", _job_spec(), name="n" * 58, ownerReferences=[_owner(controller=True)])
     yield Shape("a name of 58, with a controller", long_owned, False)
 

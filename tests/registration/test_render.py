@@ -32,9 +32,9 @@ def conditions(entry: dict) -> dict[str, str]:
     return {condition["name"]: condition["expression"] for condition in entry["matchConditions"]}
 
 
-def test_the_validating_entries_are_disjoint_and_differ_in_nothing_else() -> None:
+def test_the_entries_for_people_and_for_controllers_are_disjoint_and_differ_in_nothing_else() -> None:
     (configuration,) = render_webhook_configurations(default_policies().policy, TARGET)
-    submit, controllers = configuration["webhooks"]
+    submit, controllers, _ = configuration["webhooks"]
     people, trusted = conditions(submit), conditions(controllers)
 
     assert people.pop("submitted-by-people") == f"!({trusted.pop('made-by-controllers')})"
@@ -131,9 +131,18 @@ def test_the_traps_of_jobs_are_let_in_unless_the_policy_says_that_jobs_get_no_gr
     gates: dict, trapped: bool
 ) -> None:
     (configuration,) = render_webhook_configurations(policy(cluster={"featureGates": gates}), TARGET)
-    expression = conditions(configuration["webhooks"][0])["job-worth-a-look"]
+    entries = {entry["name"]: entry for entry in configuration["webhooks"]}
 
-    assert ("> 57" in expression) is trapped
+    assert ("traps.muster.dev" in entries) is trapped
+    assert all("> 57" not in json.dumps(entries[name]) for name in ("submit.muster.dev", "controllers.muster.dev"))
+
+
+def test_the_entry_for_traps_may_fail_and_sees_new_jobs_only() -> None:
+    (configuration,) = render_webhook_configurations(policy(), TARGET)
+    traps = configuration["webhooks"][2]
+
+    assert traps["failurePolicy"] == "Ignore"
+    assert [(rule["resources"], rule["operations"]) for rule in traps["rules"]] == [(["jobs"], ["CREATE"])]
 
 
 def test_without_tiers_and_guarded_resources_no_class_and_no_resource_matters() -> None:

@@ -17,7 +17,6 @@ from tests.support.cases import Case, load_cases
 from webhook.policy.model import Policy
 from webhook.registration.render import Target, render_webhook_configurations
 
-
 # Ordinary objects, which never reach Muster: what a rule could say of them is for `muster review` and the audit.
 ORDINARY = {
     ("WAS116", "LeaderWorkerSet"): "no group, and hugepages are no guarded resource",

@@ -69,7 +69,7 @@ class Registration:
         """The titles of the shapes that reach something else than they should."""
         faults = []
         for shape in shapes:
-            expected = [entry] if shape.reaches else []
+            expected = [entry] if shape.reaches else ["/validate/traps"] if shape.trap else []
             actual = self.entries_called(shape.obj, user)
             if actual != expected:
                 faults.append(f"{shape.obj['kind']}: {shape.title}: reached {actual}")

@@ -1,7 +1,7 @@
 """matchConditions: which objects reach Muster at all, rendered from the policy.
 
 Promise 1: *ordinary* objects never do (no schedulingGroup, `spec.scheduling`, group annotation, resourceClaims, guarded
-resource or PriorityClass of a tier). Beside them only shapes that 1.37 is known to trap get in.
+resource or PriorityClass of a tier). Beside them only plain Jobs of a shape that 1.37 is known to trap get in.
 
 Each condition reads "another kind, or something to look at", so that all can hold together; an object reaches Muster
 when all of them are true. None may raise on an object that the API server accepts: with failurePolicy Fail an error
@@ -67,14 +67,24 @@ def kind_conditions(policy: Policy) -> list[Condition]:
     ]
 
 
+def trap_conditions(policy: Policy) -> list[Condition]:
+    """For new Jobs that are ordinary, except that 1.37 traps them; none where the policy says that WorkloadWithJob is
+    off. Not declared means that it may be on."""
+    spec = policy.spec
+    gates = resolved_gates({str(gate): on for gate, on in spec.cluster.feature_gates.items()})
+    if gates.get("WorkloadWithJob") is False:
+        return []
+    return [
+        {"name": "trapped", "expression": _job_trap()},
+        {"name": "otherwise-ordinary", "expression": f"!{_job(_Shapes(policy))}"},
+    ]
+
+
 class _Shapes:
     """The policy's part of the conditions, and the pieces they are made of. `o` is an object, `s` a Pod's spec."""
 
     def __init__(self, policy: Policy) -> None:
         spec = policy.spec
-        gates = resolved_gates({str(gate): on for gate, on in spec.cluster.feature_gates.items()})
-        # Not declared means that it may be on.
-        self.job_traps = gates.get("WorkloadWithJob") is not False
         classes = (name for tier in spec.tiers for name in tier.priority_classes)
         self._tier_class = all_of("has(s.priorityClassName)", among("s.priorityClassName", classes))
         self._guarded = _asks_for(matches_any("k", spec.guarded_resources))
@@ -114,27 +124,25 @@ def _pod(shapes: _Shapes) -> str:
 
 
 def _job(shapes: _Shapes) -> str:
-    look = _now_or_before(
+    return _now_or_before(
         any_of(
             some("j", ("o.?spec",), any_of("has(j.scheduling)", shapes.pod_spec("j.?template.?spec"))),
             _annotated("o.?metadata", "o.?spec.?template.?metadata"),
         )
     )
-    return any_of(look, _job_trap()) if shapes.job_traps else look
 
 
 def _job_trap() -> str:
     """With WorkloadWithJob on, every Job without a controller gets a Workload and a PodGroup, and these never start."""
-    root = "!" + some(
-        "owners", ("object.metadata.?ownerReferences",), "owners.exists(w, has(w.controller) && w.controller)"
-    )
+    owners = ("object.metadata.?ownerReferences",)
+    root = "!" + some("owners", owners, "owners.exists(w, has(w.controller) && w.controller)")
     name = some("n", ("object.metadata.?name",), f"size(n) > {JOB_NAME_LENGTH_MAX} || n.contains('.')")
     template = some(
         "s",
         ("object.?spec.?template.?spec",),
         any_of("has(s.priorityClassName)", "has(s.nodeName)", "has(s.evictionResponders)"),
     )
-    return all_of("request.operation == 'CREATE'", root, any_of(name, template))
+    return all_of(root, any_of(name, template))
 
 
 def _cron_job(shapes: _Shapes) -> str:

@@ -1,38 +1,52 @@
 """The policy -> the webhook configurations of admissionregistration.k8s.io/v1, as plain dicts. Pure.
 
-The chart and `muster registration` both use what is rendered here. Three entries:
+The chart and `muster registration` both use what is rendered here:
 
 | entry | failurePolicy | what reaches it |
 |---|---|---|
 | `submit.muster.dev` | Fail | what people submit |
 | `controllers.muster.dev` | Ignore | what trusted controllers make of it: a dead Muster must not stop every Job |
+| `traps.muster.dev` | Ignore | new Jobs that are ordinary but for a shape that 1.37 traps, such as a long name |
 | `mutate.muster.dev` | Ignore | creations, where the policy switches a mutation on |
 
-The validating entries are disjoint by the requester's name, so each request reaches exactly one.
+The validating entries are disjoint, so each request reaches exactly one, which runs all rules. Traps have an entry of
+their own because nothing is guarded there: to refuse such a Job is a service to its owner, and a dead Muster that
+stopped every Job with a PriorityClass would be an outage for the sake of a hint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from webhook.objects.kinds import KINDS, Kind
 from webhook.policy.model import Policy
-from webhook.registration.conditions import NEVER_ORDINARY, Condition, common_conditions, is_trusted, kind_conditions
+from webhook.registration.conditions import (
+    NEVER_ORDINARY,
+    Condition,
+    common_conditions,
+    is_trusted,
+    kind_conditions,
+    trap_conditions,
+)
 
 JsonObject = dict[str, Any]
 
 SUBMIT = "submit.muster.dev"
 CONTROLLERS = "controllers.muster.dev"
+TRAPS = "traps.muster.dev"
 MUTATE = "mutate.muster.dev"
 
 # The paths of webhook/edge/app.py: the entry's name tells it what an overloaded Muster may answer.
 PATHS: Mapping[str, str] = {
     SUBMIT: "/validate/submit",
     CONTROLLERS: "/validate/controllers",
+    TRAPS: "/validate/traps",
     MUTATE: "/mutate",
 }
+
+PLANNED = frozenset(kind.kind for kind in KINDS if kind.planned)
 
 SYSTEM_NAMESPACES = ("kube-node-lease", "kube-public", "kube-system")
 
@@ -72,25 +86,21 @@ def render_webhook_configurations(policy: Policy, target: Target) -> list[JsonOb
     kinds = kind_conditions(policy)
     trusted = is_trusted(policy)
     common = common_conditions()
+    people = {"name": "submitted-by-people", "expression": f"!({trusted})"}
+    controllers = {"name": "made-by-controllers", "expression": trusted}
+    rules = resource_rules()
+    fail = target.failure_policy
     validating = [
-        _webhook(
-            policy,
-            target,
-            SUBMIT,
-            conditions=[_requester("submitted-by-people", f"!({trusted})"), *common, *kinds],
-            failure_policy=target.failure_policy,
-        ),
-        _webhook(
-            policy,
-            target,
-            CONTROLLERS,
-            conditions=[_requester("made-by-controllers", trusted), *common, *kinds],
-            failure_policy="Ignore",
-        ),
+        _webhook(policy, target, SUBMIT, [people, *common, *kinds], rules=rules, failure_policy=fail),
+        _webhook(policy, target, CONTROLLERS, [controllers, *common, *kinds], rules=rules, failure_policy="Ignore"),
     ]
+    if traps := trap_conditions(policy):
+        jobs = resource_rules(frozenset({"Job"}), creations_only=True)
+        validating.append(_webhook(policy, target, TRAPS, traps, rules=jobs, failure_policy="Ignore"))
     configurations = [_configuration("ValidatingWebhookConfiguration", target, validating)]
     if mutates(policy):
-        entry = _webhook(policy, target, MUTATE, conditions=kinds, failure_policy="Ignore", creations_only=True)
+        creations = resource_rules(creations_only=True)
+        entry = _webhook(policy, target, MUTATE, kinds, rules=creations, failure_policy="Ignore")
         # What other webhooks add after us may be what a mutation looks for.
         entry["reinvocationPolicy"] = "IfNeeded"
         configurations.append(_configuration("MutatingWebhookConfiguration", target, [entry]))
@@ -107,7 +117,7 @@ def excluded_namespaces(policy: Policy, own_namespace: str) -> list[str]:
     return sorted({*SYSTEM_NAMESPACES, own_namespace, *policy.spec.cluster.excluded_namespaces})
 
 
-def resource_rules(*, creations_only: bool = False) -> list[JsonObject]:
+def resource_rules(only: Collection[str] = PLANNED, *, creations_only: bool = False) -> list[JsonObject]:
     """Which requests, by kind: only kinds that become a GangPlan, and no subresources.
 
     Pods matter when they are made (their scheduling group cannot change); DELETE is judged for the objects that
@@ -116,7 +126,7 @@ def resource_rules(*, creations_only: bool = False) -> list[JsonObject]:
     """
     rules: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for kind in KINDS:
-        if kind.planned:
+        if kind.kind in only:
             operations = ("CREATE",) if creations_only else _operations(kind)
             rules.setdefault((kind.group, kind.versions, operations), []).append(kind.plural)
     return [
@@ -137,18 +147,14 @@ def _operations(kind: Kind) -> tuple[str, ...]:
     return ("CREATE", "UPDATE", "DELETE") if kind.kind in NEVER_ORDINARY else ("CREATE", "UPDATE")
 
 
-def _requester(name: str, expression: str) -> Condition:
-    return {"name": name, "expression": expression}
-
-
 def _webhook(
     policy: Policy,
     target: Target,
     name: str,
-    *,
     conditions: Sequence[Condition],
+    *,
+    rules: Sequence[JsonObject],
     failure_policy: str,
-    creations_only: bool = False,
 ) -> JsonObject:
     return {
         "name": name,
@@ -168,7 +174,7 @@ def _webhook(
             ]
         },
         "objectSelector": {},
-        "rules": resource_rules(creations_only=creations_only),
+        "rules": list(rules),
         "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": target.timeout_seconds,
     }
