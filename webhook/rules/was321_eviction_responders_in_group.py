@@ -1,0 +1,72 @@
+"""evictionResponders in the template of a Job that gets a group.
+
+## What it checks
+`evictionResponders` in the Pod template of a Job for which the Job controller makes a PodGroup: with WorkloadWithJob on,
+that is every Job without a controller owner, with or without `spec.scheduling`, and every delegated one.
+
+## Why
+The API server accepts the Job. The controller then writes `schedulingGroup` into each Pod, and the API server refuses
+every one of them: "may not be set when evictionResponders is set". The Job never starts; it says so only in FailedCreate
+events. (The field exists where the gate EvictionRequestAPI is on; elsewhere the API server drops it, and the Job runs.)
+
+## Fields read
+`spec.template.spec.evictionResponders`, `metadata.ownerReferences`, `metadata.annotations`.
+
+## Allowed
+```yaml
+kind: Job
+spec: {template: {spec: {containers: [...]}}}
+```
+
+## Denied
+```yaml
+kind: Job
+spec: {template: {spec: {evictionResponders: [{name: example.com/drain, priority: 1000}], containers: [...]}}}
+```
+
+## Fix
+Leave `evictionResponders` out of Jobs while WorkloadWithJob is on.
+
+## References
+k8s.io/kubernetes v1.37.2 pkg/apis/core/validation/validation.go (schedulingGroup); seen on a real control plane,
+tests/cases/test_eviction_responders.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.facts.model import Facts, Phase
+from webhook.plan.model import GroupOrigin
+from webhook.rules.meta import RuleMeta
+from webhook.verdict import Action, Finding
+
+META = RuleMeta(
+    id="WAS321",
+    name="eviction-responders-in-group",
+    summary="evictionResponders in a Job that gets a PodGroup: every Pod of it is refused and it never starts",
+    kinds=frozenset({"Job", "JobSet"}),
+    gate="WorkloadWithJob",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for group in facts.plan.leaf_groups():
+        if group.origin is not GroupOrigin.CONTROLLER:
+            continue
+        for pod_set in group.pod_sets:
+            responders = pod_set.template.spec.eviction_responders
+            if not responders:
+                continue
+            yield Finding(
+                field=pod_set.spec_path / "evictionResponders",
+                message=(
+                    f"{len(responders)} written, and the Job controller of 1.37 puts the Pods into a PodGroup: the API "
+                    "server refuses a Pod that has both, so the Job never starts and shows it only in events"
+                ),
+                fix="leave evictionResponders out of the Pod template",
+                seen=len(responders),
+                limit=0,
+                # In a file the field may be one that the cluster drops; what came through the API server is there.
+                at_most=Action.WARN if facts.phase is Phase.REVIEW else Action.DENY,
+            )
