@@ -80,7 +80,7 @@ class Stage:
         self._cluster = cluster
         self._namespace = namespace
         self._maker = cluster.api_as(MAKER, ("system:masters",))
-        self._made: list[str] = []
+        self._made: list[dict[str, Any]] = []
 
     def renamed(self, document: Any) -> Any:
         """The same, with the case's namespace in place of the fixtures' one."""
@@ -98,8 +98,23 @@ class Stage:
             return raw  # a cluster-scoped object that is there already (a DeviceClass, a system class)
         stored = answer.expect(201)
         if not namespace:
-            self._made.append(object_path(stored))
+            self._made.append(stored)
+        if stored["kind"] == "PriorityClass":
+            self._until_priority_class(stored, known=True)
         return stored
+
+    def _until_priority_class(self, raw: dict[str, Any], *, known: bool) -> None:
+        """The Priority plugin reads classes from a cache. A class that one case removes and the next one creates again
+        would be found, then missing, then found: wait for each step by a Pod that is never stored."""
+        name = raw["metadata"]["name"]
+        pod = {"priorityClassName": name, "containers": [{"name": "c", "image": "pause:3.10"}]}
+        probe = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe"}, "spec": pod}
+
+        def found() -> bool:
+            answer = self._maker.create(probe, self._namespace, dryRun="All")
+            return f"no PriorityClass with name {name} was found" not in str(answer.body.get("message"))
+
+        self._cluster.wait_for(lambda: found() is known, 15, f"PriorityClass {name}, known: {known}")
 
     def ask(self, case: Case) -> Response:
         groups = (*(case.user.groups or ()), "system:masters")
@@ -116,8 +131,10 @@ class Stage:
         return api.patch(object_path(stored), difference(old, new), content_type=MERGE_PATCH, dryRun="All")
 
     def clean(self) -> None:
-        for path in self._made:
-            self._cluster.api.delete(path)
+        for stored in self._made:
+            self._cluster.api.delete(object_path(stored))
+            if stored["kind"] == "PriorityClass":
+                self._until_priority_class(stored, known=False)
         self._cluster.delete_namespace(self._namespace)
 
 
