@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from webhook.facts.model import Facts
 from webhook.plan.annotations import PodRange
-from webhook.plan.barrier import Barrier, BarrierUnknown, read_barrier
+from webhook.plan.barrier import Barrier, BarrierKind, BarrierUnknown, read_barrier
 from webhook.plan.model import PodSet
 from webhook.rules._gangs import Gang
 
@@ -14,11 +14,12 @@ from webhook.rules._gangs import Gang
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """barrier: as the application says it. units: Pod counts that one application may have here, the whole gang first.
-    pods: the barrier in Pods, read in the way that fits one of the units; None if no reading fits. whole: the gang
-    holds all Pods of the object, so that nothing else of it can belong to the application."""
+    unit, pods: the first unit that the barrier fits, and the barrier in Pods read in that way; None if none fits.
+    whole: the gang holds all Pods of the object, so that nothing else of it can belong to the application."""
 
     barrier: Barrier
     units: tuple[int, ...]
+    unit: int | None
     pods: PodRange | None
     whole: bool
 
@@ -31,17 +32,32 @@ def waiting(facts: Facts, gang: Gang) -> Waiting | BarrierUnknown | None:
     units = _units(gang)
     if not units:
         return None
-    pods = next((reading for unit in units if (reading := barrier.reading_for(unit)) is not None), None)
+    unit = next((unit for unit in units if barrier.reading_for(unit) is not None), None)
+    pods = None if unit is None else barrier.reading_for(unit)
     whole = len(gang.pod_sets) == len(tuple(facts.plan.all_pod_sets()))
-    return Waiting(barrier=barrier, units=units, pods=pods, whole=whole)
+    return Waiting(barrier=barrier, units=units, unit=unit, pods=pods, whole=whole)
 
 
 def needed_pods(facts: Facts, gang: Gang) -> tuple[PodRange, Barrier] | None:
     """The Pods that the application waits for, where it is plain that they are this gang's; else None."""
     found = waiting(facts, gang)
-    if not isinstance(found, Waiting) or found.pods is None:
+    if not isinstance(found, Waiting):
         return None
-    return found.pods, found.barrier
+    wanted = range_of(found)
+    return None if wanted is None else (wanted, found.barrier)
+
+
+def range_of(found: Waiting) -> PodRange | None:
+    """The Pods that the application runs with, where it is plain that they are this gang's.
+
+    Where no reading fits the Pods there are, only a gang that is the whole object is plainly the application. One that
+    needs more Pods than there are is WAS104's, a number that may count processes is WAS106's.
+    """
+    if found.pods is not None:
+        return found.pods
+    if not found.whole or (found.barrier.is_fixed and found.barrier.kind is not BarrierKind.PODS):
+        return None
+    return next((known for known in found.barrier.in_pods() if known.minimum <= found.units[0]), None)
 
 
 def _units(gang: Gang) -> tuple[int, ...]:

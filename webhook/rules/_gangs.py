@@ -48,7 +48,7 @@ class Gang:
     @property
     def filled_by_this_object(self) -> bool:
         """Do the Pods of this object alone reach minCount? Then a named group is meant for them, although nothing
-        stops others from joining (docs/decisions, proofs about groups that Pods only name)."""
+        stops others from joining (docs/decisions/0021)."""
         return self.group.pod_count is not None and self.group.pod_count >= self.min_count
 
 

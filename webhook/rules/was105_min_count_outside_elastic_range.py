@@ -2,7 +2,8 @@
 
 ## What it checks
 A gang whose application is elastic (`torchrun --nnodes=2:4`, `PET_NNODES=2:4`, `muster.dev/barrier: "2..4"`):
-minCount must not be below the smallest nor above the largest number of Pods it runs with.
+minCount must not be below the smallest nor above the largest number of Pods it runs with. And a gang whose application
+has a fixed number of Pods: minCount must not be above it (below it, WAS103 speaks).
 
 ## Why
 Below the range the gang starts and the application waits, with its accelerators held. Above the range the gang waits
@@ -40,7 +41,7 @@ from collections.abc import Iterator
 from webhook.facts.model import Facts, Operation
 from webhook.plan.annotations import PodRange
 from webhook.plan.barrier import Barrier
-from webhook.rules._barriers import Waiting, waiting
+from webhook.rules._barriers import Waiting, range_of, waiting
 from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
@@ -60,14 +61,13 @@ def check(facts: Facts) -> Iterator[Finding]:
         return
     for gang in gangs(facts):
         found = waiting(facts, gang)
-        if not isinstance(found, Waiting) or found.barrier.is_fixed:
+        if not isinstance(found, Waiting) or (wanted := range_of(found)) is None:
             continue
-        # Where no reading fits the Pods there are, only a gang that is the whole object is plainly the application;
-        # one that needs more Pods than there are is WAS104's.
-        readings = found.barrier.in_pods() if found.whole else ()
-        wanted = found.pods or next((known for known in readings if known.minimum <= found.units[0]), None)
         left_behind = gang.shared and facts.operation is Operation.UPDATE  # WAS115 speaks about that
-        if wanted is not None and not left_behind and not wanted.minimum <= gang.min_count <= wanted.maximum:
+        below = gang.min_count < wanted.minimum and not found.barrier.is_fixed and not left_behind  # fixed: WAS103
+        # A gang of several equal applications has more Pods than each of them.
+        above = gang.min_count > wanted.maximum and found.unit in (None, found.units[0])
+        if below or above:
             yield _finding(facts, gang, found.barrier, wanted)
 
 
@@ -79,13 +79,15 @@ def _finding(facts: Facts, gang: Gang, barrier: Barrier, wanted: PodRange) -> Fi
         else "it waits for Pods that the application turns away"
     )
     limit = wanted.minimum if below else wanted.maximum
+    size = str(wanted.minimum) if barrier.is_fixed else f"{wanted.minimum} to {wanted.maximum}"
     return Finding(
         field=gang.group.path if gang.shared else gang.group.min_count_path,
+        reason="min count above the size of the application" if barrier.is_fixed else None,
         message=(
-            f"{gang.title} starts with {pods(gang.min_count)}, and the application runs with {wanted.minimum} to "
-            f"{wanted.maximum} ({barrier.text}): {outcome}"
+            f"{gang.title} starts with {pods(gang.min_count)}, and the application runs with {size} "
+            f"({barrier.text}): {outcome}"
         ),
-        fix=f"set minCount of {gang.title} to a number from {wanted.minimum} to {wanted.maximum}",
+        fix=f"set minCount of {gang.title} to {'' if barrier.is_fixed else 'a number from '}{size}",
         seen=gang.min_count,
         limit=limit,
         excess=abs(gang.min_count - limit),

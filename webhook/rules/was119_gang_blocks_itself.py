@@ -118,7 +118,7 @@ def _anti_affinity(pod_set: PodSet, key: str, namespace: str) -> Iterator[_Block
         if not isinstance(term, Mapping) or term.get("topologyKey") != key or not own_namespace(term, namespace):
             continue
         if _matches_itself(term, pod_set):
-            yield _Block(at.at(index), "this anti-affinity against their own labels", 1, proven=True)
+            yield _Block(at.at(index), "this anti-affinity against themselves", 1, proven=True)
 
 
 def _spread(pod_set: PodSet, key: str) -> Iterator[_Block]:
