@@ -33,7 +33,8 @@ def test_m01_retired_groups_are_denied_with_the_rewrite_and_sharing_is_warned() 
     assert [said(entry, "Deny") for entry in groups] == [["WAS307"], ["WAS307"]]
     assert [said(entry, "Warn") for entry in groups] == [["WAS203"], ["WAS203"]]
     assert all(entry["allowed"] for entry in objects if entry["kind"] == "Deployment")
-    assert '"scheduling.k8s.io/v1beta1"' in groups[0]["violations"][0]["fix"]
+    fixes = {violation["rule"]: violation["fix"] for violation in groups[0]["violations"]}
+    assert '"scheduling.k8s.io/v1beta1"' in fixes["WAS307"]
 
 
 def test_m01_rewritten_is_admitted(tmp_path: Path) -> None:
