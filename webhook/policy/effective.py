@@ -79,6 +79,8 @@ class EffectivePolicy:
 
     def exemption(self, rule_id: str, kind: str, name: str, now: datetime) -> Exemption | None:
         """The exemption that covers this object, if one does and has not ended. now: timezone-aware."""
+        if not self._exemptions:
+            return None
         today: date = now.astimezone(UTC).date()
         for exemption in self._exemptions:
             covers_kind = not exemption.kinds or kind in exemption.kinds

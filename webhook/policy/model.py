@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 
@@ -22,7 +22,11 @@ def _off(value: Any) -> Any:
 RuleId = Annotated[str, Field(pattern=r"^WAS\d{3}$")]
 Glob = Annotated[str, Field(min_length=1, description='a name, where "*" matches any text')]
 NamespaceName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
-ActionWord = Annotated[Literal["Deny", "Warn", "Audit", "Off"], BeforeValidator(_off)]
+ActionWord = Annotated[
+    Literal["Deny", "Warn", "Audit", "Off"],
+    BeforeValidator(_off),
+    WithJsonSchema({"enum": ["Deny", "Warn", "Audit", "Off", False]}),
+]
 ActionCap = Literal["Deny", "Warn", "Audit"]
 
 GATES = (
