@@ -19,8 +19,10 @@ class RuleError(Exception):
         self.rule_id = rule_id
 
 
-Results = dict[str, tuple[list[Violation], list[Unresolved]]]
+Results = dict[str, tuple[Sequence[Violation], Sequence[Unresolved]]]
 """What each rule found, by rule ID, in catalogue order."""
+
+_NOTHING: tuple[tuple[Violation, ...], tuple[Unresolved, ...]] = ((), ())
 
 
 def applies(meta: RuleMeta, kind: str, operation: str, subresource: str, phase: Phase) -> bool:
@@ -49,27 +51,27 @@ def evaluate(rules: Iterable[Rule], facts: Facts, results: Results) -> list[Rule
     surroundings = facts.surroundings
     for rule in rules:
         open_count = surroundings.open_count
-        results[rule.META.id] = _run(rule, facts)
+        meta = rule.META
+        try:
+            action = _action(meta, facts)
+            found = () if action is None else tuple(rule.check(facts))
+        except Exception as error:
+            raise RuleError(meta.id) from error
         if surroundings.open_count != open_count:
             undecided.append(rule)
+            results[meta.id] = _NOTHING  # keeps the rule's place
+        elif not found or action is None:
+            results[meta.id] = _NOTHING
+        else:
+            results[meta.id] = _sorted_out(meta, action, found)
     return undecided
 
 
-def _run(rule: Rule, facts: Facts) -> tuple[list[Violation], list[Unresolved]]:
-    meta = rule.META
-    violations: list[Violation] = []
-    unresolved: list[Unresolved] = []
-    try:
-        action = _action(meta, facts)
-        if action is None:
-            return violations, unresolved
-        for result in rule.check(facts):
-            if isinstance(result, Finding):
-                violations.append(_violation(meta, action, result))
-            else:
-                unresolved.append(replace(result, rule=meta.id))
-    except Exception as error:
-        raise RuleError(meta.id) from error
+def _sorted_out(
+    meta: RuleMeta, action: Action, found: Sequence[Finding | Unresolved]
+) -> tuple[list[Violation], list[Unresolved]]:
+    violations = [_violation(meta, action, result) for result in found if isinstance(result, Finding)]
+    unresolved = [replace(result, rule=meta.id) for result in found if isinstance(result, Unresolved)]
     return violations, unresolved
 
 

@@ -85,25 +85,26 @@ class Facts:
 
 
 def _proves(gate: str, facts: Facts) -> bool:
-    groups = tuple(facts.plan.leaf_groups())
+    plan = facts.plan
     if gate == "WorkloadWithJob":
         return isinstance(facts.obj, core.Job) and facts.obj.spec.scheduling is not None
     if gate == "GenericWorkload":
-        grouped = any(pod_set.template.spec.scheduling_group for pod_set in facts.plan.all_pod_sets())
         # A component with WorkloadWithJob on and GenericWorkload off does not start: the one proves the other.
         return (
-            grouped or facts.kind in ("Workload", "PodGroup", "CompositePodGroup") or _proves("WorkloadWithJob", facts)
+            facts.kind in ("Workload", "PodGroup", "CompositePodGroup")
+            or any(pod_set.template.spec.scheduling_group for pod_set in plan.all_pod_sets())
+            or _proves("WorkloadWithJob", facts)
         )
     if gate == "CompositePodGroup":
-        return facts.kind == "CompositePodGroup" or any(group.parent_name for group in groups)
+        return facts.kind == "CompositePodGroup" or any(group.parent_name for group in plan.leaf_groups())
     if gate == "TopologyAwareWorkloadScheduling":
-        return facts.kind == "PodGroup" and any(group.topology_key for group in groups)
+        return facts.kind == "PodGroup" and any(group.topology_key for group in plan.leaf_groups())
     if gate == "DRAWorkloadResourceClaims":
         if facts.kind == "PodGroup":
-            return any(group.claims for group in groups)
+            return any(group.claims for group in plan.leaf_groups())
         return any(group.spec.resource_claims for group in _stored_groups(facts))
     if gate == "PodGroupPreemptionPolicy":
-        return facts.kind == "PodGroup" and any(group.preemption_policy for group in groups)
+        return facts.kind == "PodGroup" and any(group.preemption_policy for group in plan.leaf_groups())
     return False
 
 

@@ -95,16 +95,12 @@ class PodSet:
     backoff_limit_per_index_path: FieldPath | None = None
     active_deadline_seconds: int | None = None
     active_deadline_path: FieldPath | None = None
+    #: The Pod's own resourceClaims entries, with their paths. Made once: many rules read them.
+    claims: tuple[PlannedClaim, ...] = field(init=False, repr=False, compare=False)
 
-    @property
-    def spec_path(self) -> FieldPath:
-        return self.path / "spec"
-
-    @property
-    def claims(self) -> tuple[PlannedClaim, ...]:
-        """The Pod's own resourceClaims entries, with their paths."""
+    def __post_init__(self) -> None:
         at = self.spec_path / "resourceClaims"
-        return tuple(
+        claims = tuple(
             PlannedClaim(
                 name=claim.name,
                 resource_claim_name=claim.resource_claim_name,
@@ -113,6 +109,11 @@ class PodSet:
             )
             for index, claim in enumerate(self.template.spec.resource_claims or ())
         )
+        object.__setattr__(self, "claims", claims)
+
+    @property
+    def spec_path(self) -> FieldPath:
+        return self.path / "spec"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,16 +214,26 @@ class GangPlan:
     pod_sets: tuple[PodSet, ...] = ()
     unknown: tuple[str, ...] = ()
     ignored: tuple[Ignored, ...] = field(default=())
+    # What the methods of the same names give. Made once: every rule walks them.
+    _leaf_groups: tuple[LeafGroup, ...] = field(init=False, repr=False, compare=False)
+    _all_pod_sets: tuple[PodSet, ...] = field(init=False, repr=False, compare=False)
 
-    def leaf_groups(self) -> Iterator[LeafGroup]:
-        """All leaves of all trees, in field order."""
+    def __post_init__(self) -> None:
+        leaves: list[LeafGroup] = []
         stack: list[Group] = list(reversed(self.groups))
         while stack:
             group = stack.pop()
             if isinstance(group, LeafGroup):
-                yield group
+                leaves.append(group)
             else:
                 stack.extend(reversed(group.children))
+        grouped = [pod_set for leaf in leaves for pod_set in leaf.pod_sets]
+        object.__setattr__(self, "_leaf_groups", tuple(leaves))
+        object.__setattr__(self, "_all_pod_sets", (*grouped, *self.pod_sets))
+
+    def leaf_groups(self) -> Iterator[LeafGroup]:
+        """All leaves of all trees, in field order."""
+        return iter(self._leaf_groups)
 
     def composite_groups(self) -> Iterator[CompositeGroup]:
         """All inner nodes, parents before children."""
@@ -235,9 +246,7 @@ class GangPlan:
 
     def all_pod_sets(self) -> Iterator[PodSet]:
         """Every Pod set, grouped or not."""
-        for group in self.leaf_groups():
-            yield from group.pod_sets
-        yield from self.pod_sets
+        return iter(self._all_pod_sets)
 
 
 def total(counts: Iterator[int | None]) -> int | None:
