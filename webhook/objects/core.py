@@ -404,6 +404,15 @@ class ResourceQuota(Base, frozen=True):
     status: ResourceQuotaStatus | None = None
 
 
+class PersistentVolumeClaimSpec(Base, frozen=True):
+    access_modes: tuple[str, ...] | None = None
+
+
+class PersistentVolumeClaim(Base, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+
+
 class ResourceClaim(Base, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: dict[str, Any] | None = None

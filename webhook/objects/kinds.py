@@ -52,6 +52,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(_RESOURCE, "DeviceClass", "deviceclasses", ("v1", "v1beta2", "v1beta1"), core.DeviceClass, namespaced=False),
     Kind("", "Namespace", "namespaces", ("v1",), core.Namespace, namespaced=False),
     Kind("", "ResourceQuota", "resourcequotas", ("v1",), core.ResourceQuota),
+    Kind("", "PersistentVolumeClaim", "persistentvolumeclaims", ("v1",), core.PersistentVolumeClaim),
     Kind("node.k8s.io", "RuntimeClass", "runtimeclasses", ("v1",), core.RuntimeClass, namespaced=False),
     Kind("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", ("v1",), core.CustomResourceDefinition, namespaced=False),
 )  # fmt: skip
