@@ -86,7 +86,7 @@ class Violation:
             "limit": self.limit,
             "message": self.message,
             "fix": self.fix,
-        }
+        } | ({} if self.rewrite is None else {"rewrite": dict(self.rewrite)})
 
     def line(self) -> str:
         """One line for people: where, what, why, and the way out."""

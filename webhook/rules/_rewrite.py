@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from webhook.objects.fieldpath import FieldPath
 from webhook.objects.read import OLD_DISRUPTION_MODES
 
 Raw = dict[str, Any]
@@ -49,6 +50,18 @@ def compact(value: Mapping[str, Any]) -> str | None:
     """One line of JSON that fits a message, or None where it is too long."""
     text = json.dumps(value, separators=(", ", ": "))
     return text if len(text.encode()) <= _SHOWN_BYTES_MAX else None
+
+
+def raw_at(raw: Any, path: FieldPath) -> Any:
+    """What stands at the path in a raw object, None where there is nothing or the shape is another one."""
+    for part in path:
+        if isinstance(raw, Mapping):
+            raw = raw.get(str(part))
+        elif isinstance(raw, list) and isinstance(part, int) and part < len(raw):
+            raw = raw[part]
+        else:
+            return None
+    return raw
 
 
 def _copy(value: Any) -> Any:

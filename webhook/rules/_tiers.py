@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from webhook.facts.model import Facts
+from webhook.facts.use import is_own_word
 from webhook.objects.fieldpath import METADATA, FieldPath
 from webhook.plan.annotations import CHECKPOINT_INTERVAL, Written, checkpoint_interval, expected_run_time
 from webhook.plan.model import GangPlan, Group, GroupOrigin, LeafGroup, PolicyKind
 from webhook.policy.model import Tier
-from webhook.facts.use import is_own_word
 
 SYSTEM_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 

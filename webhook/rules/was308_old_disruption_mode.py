@@ -40,7 +40,7 @@ from typing import Any
 from webhook.facts.model import Facts
 from webhook.objects.fieldpath import SPEC, FieldPath
 from webhook.rules._jobs import JOB_HOLDERS, job_parts
-from webhook.rules._rewrite import compact, modern, modern_mode
+from webhook.rules._rewrite import compact, modern, modern_mode, raw_at
 from webhook.rules._words import quoted
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding
@@ -90,7 +90,7 @@ def compact_or_type(value: Any) -> str:
 def _modes(facts: Facts) -> Iterator[tuple[FieldPath, Any]]:
     if facts.kind in JOB_HOLDERS:
         for part in job_parts(facts.obj):
-            scheduling = _at(facts.raw, part.scheduling_path)
+            scheduling = raw_at(facts.raw, part.scheduling_path)
             if isinstance(scheduling, Mapping):
                 yield from _mode(scheduling, part.scheduling_path)
         return
@@ -116,14 +116,3 @@ def _templates(spec: Mapping[str, Any], path: FieldPath) -> Iterator[tuple[Field
                     inner = (where / key).at(index)
                     yield from _mode(item, inner)
                     stack.append((item, inner))
-
-
-def _at(raw: Any, path: FieldPath) -> Any:
-    for part in path:
-        if isinstance(raw, Mapping):
-            raw = raw.get(str(part))
-        elif isinstance(raw, list) and isinstance(part, int) and part < len(raw):
-            raw = raw[part]
-        else:
-            return None
-    return raw

@@ -52,6 +52,7 @@ from webhook.objects import core
 from webhook.objects.fieldpath import SPEC, FieldPath
 from webhook.objects.kinds import BY_NAME, split_api_version
 from webhook.rules._jobs import job_parts
+from webhook.rules._rewrite import raw_at
 from webhook.rules._words import quoted
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
@@ -98,9 +99,11 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield from _unknown(spec, _SPECS[facts.kind], SPEC)
         return
     for part in job_parts(facts.obj):
-        yield from _unknown(_at(facts.raw, part.scheduling_path), core.JobSchedulingConfiguration, part.scheduling_path)
+        yield from _unknown(
+            raw_at(facts.raw, part.scheduling_path), core.JobSchedulingConfiguration, part.scheduling_path
+        )
     for path in dict.fromkeys(pod_set.spec_path for pod_set in facts.plan.all_pod_sets()):
-        yield from _pod_fields(_at(facts.raw, path), path)
+        yield from _pod_fields(raw_at(facts.raw, path), path)
     if isinstance(facts.obj, core.JobSet) and "policy" in (facts.obj.spec.scheduling or {}):
         path = SPEC / "scheduling" / "policy"
         yield _finding(path, "schedulingPolicy", {"schedulingPolicy"}, at_most=Action.WARN)
@@ -171,14 +174,3 @@ def _struct(info: msgspec.inspect.Type) -> type[msgspec.Struct] | None:
     if isinstance(info, msgspec.inspect.VarTupleType):
         return _struct(info.item_type)
     return info.cls if isinstance(info, msgspec.inspect.StructType) else None
-
-
-def _at(raw: Any, path: FieldPath) -> Any:
-    for part in path:
-        if isinstance(raw, Mapping):
-            raw = raw.get(str(part))
-        elif isinstance(raw, list) and isinstance(part, int) and part < len(raw):
-            raw = raw[part]
-        else:
-            return None
-    return raw
