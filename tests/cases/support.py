@@ -36,6 +36,18 @@ def member(name: str, group: str, **spec: Any) -> Raw:
     }
 
 
+def let_in(cluster: Cluster, namespace: str) -> None:
+    """The tenant may edit the namespace. The role `edit` gets the verbs on PodGroups by aggregation, a moment after the
+    control plane has started."""
+    cluster.grant(TENANT, namespace)
+
+    def allowed() -> bool:
+        words = ("auth", "can-i", "create", "podgroups.scheduling.k8s.io", "-n", namespace)
+        return cluster.kubectl(*words, user=TENANT, check=False).returncode == 0
+
+    cluster.wait_for(allowed, 60, "the tenant's rights on PodGroups")
+
+
 def kubectl_create(
     cluster: Cluster, namespace: str, raw: Mapping[str, Any], *, check: bool = True
 ) -> subprocess.CompletedProcess[str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cases.support import kubectl_create, member, pod_group
+from tests.cases.support import kubectl_create, let_in, member, pod_group
 from tests.cluster.cluster import Cluster
 from tests.live.muster import running
 
 
 def test_r26(control_plane: Cluster, namespace: str, tmp_path: Path) -> None:
     """The API server refuses the second group while the first is going; Muster says why, and warns a Pod that joins."""
-    control_plane.grant("alice", namespace)
+    let_in(control_plane, namespace)
     kubectl_create(control_plane, namespace, pod_group("train", 2))
     kubectl_create(control_plane, namespace, member("train-0", "train"))
     path = f"/apis/scheduling.k8s.io/v1beta1/namespaces/{namespace}/podgroups/train"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.cases.support import condition, kubectl_create, member, pod_group
+from tests.cases.support import condition, kubectl_create, let_in, member, pod_group
 from tests.cluster.cluster import Cluster
 from tests.cluster.plugin import NodesFactory
 from tests.live.muster import running
@@ -16,7 +16,7 @@ def test_r65(control_plane: Cluster, namespace: str, nodes: NodesFactory, tmp_pa
     nodes(2)
     for name, value in (("r65-gold", 1000), ("r65-bronze", 100), ("r65-gold-batch", 1000)):
         create_class(control_plane, name, value)
-    control_plane.grant("alice", namespace)
+    let_in(control_plane, namespace)
 
     kubectl_create(control_plane, namespace, pod_group("without", 2, priorityClassName="r65-gold"))
     kubectl_create(control_plane, namespace, member("without-0", "without", priorityClassName="r65-gold"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cases.support import condition, kubectl_create, member, pod_group
+from tests.cases.support import condition, kubectl_create, let_in, member, pod_group
 from tests.cluster.cluster import Cluster
 from tests.cluster.plugin import NodesFactory
 from tests.live.muster import running
@@ -13,7 +13,7 @@ from tests.live.muster import running
 def test_r66(control_plane: Cluster, namespace: str, nodes: NodesFactory, tmp_path: Path) -> None:
     """Without Muster the gang waits, and fails once the stranger is bound; with it the stranger is refused."""
     node = nodes(2)[0]
-    control_plane.grant("alice", namespace)
+    let_in(control_plane, namespace)
 
     kubectl_create(control_plane, namespace, pod_group("without", 3))
     for index in range(2):

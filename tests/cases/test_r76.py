@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cases.support import Raw, kubectl_create, member, pod_group
+from tests.cases.support import Raw, kubectl_create, let_in, member, pod_group
 from tests.cluster.cluster import Cluster
 from tests.live.muster import running
 
@@ -22,7 +22,7 @@ NEAR_MISSES = [
 @pytest.fixture
 def claims(control_plane: Cluster, namespace: str) -> str:
     """The namespace, with a DeviceClass and two claim templates."""
-    control_plane.grant("alice", namespace)
+    let_in(control_plane, namespace)
     device_class: Raw = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "spec": {}}
     control_plane.api.create({**device_class, "metadata": {"name": "r76.example.com"}}).expect(201, 409)
     for name, count in (("one-gpu", 1), ("two-gpus", 2)):

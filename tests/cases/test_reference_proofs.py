@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cases.support import Raw, condition, kubectl_create, member, pod_group
+from tests.cases.support import Raw, condition, kubectl_create, let_in, member, pod_group
 from tests.cluster.cluster import Cluster
 from tests.cluster.plugin import NodesFactory
 
@@ -22,7 +22,7 @@ POD_GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/{}/podgroups"
 def classes(control_plane: Cluster, namespace: str, nodes: NodesFactory) -> None:
     """Two nodes, a tenant, and PriorityClasses that differ in number or in preemption policy."""
     nodes(2)
-    control_plane.grant("alice", namespace)
+    let_in(control_plane, namespace)
     for name, value, policy in (
         ("proofs-high", 1000, "PreemptLowerPriority"),
         ("proofs-low", 100, "PreemptLowerPriority"),
