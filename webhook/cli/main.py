@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 COMMANDS: dict[str, str] = {
     "demo": "webhook.cli.demo:demo",
+    "registration": "webhook.cli.registration:app",
     "review": "webhook.cli.review:review",
     "serve": "webhook.cli.serve:serve",
 }

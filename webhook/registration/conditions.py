@@ -76,7 +76,7 @@ def trap_conditions(policy: Policy) -> list[Condition]:
         return []
     return [
         {"name": "trapped", "expression": _job_trap()},
-        {"name": "otherwise-ordinary", "expression": f"!{_job(_Shapes(policy))}"},
+        {"name": "otherwise-ordinary", "expression": f"!({_job(_Shapes(policy))})"},
     ]
 
 
