@@ -445,3 +445,126 @@ def test_one_free_role_can_fill_the_gang() -> None:
 
     assert "WAS119" not in said(verdict(both, pod_group().gang(4).topology(RACK)))
     assert said(verdict(both, pod_group().gang(5).topology(RACK))) == {"WAS119": "Deny"}
+
+
+# ---- the rest: one sentence each ---------------------------------------------------------------------------------
+def test_processes_that_do_not_fit_the_pods() -> None:
+    """64 ranks with 8 on each node are 8 Pods, and 4 exist: likely wrong, not proven."""
+    gang = job().parallelism(4).completions(4).gang().disruption("all")
+    gang.command("mpirun", "-np", "64", "./train").env("NPROC_PER_NODE", "8")
+
+    assert said(verdict(gang)) == {"WAS104": "Warn"}
+
+
+def test_a_run_time_that_cannot_be_read_is_said() -> None:
+    """Three days are no Go duration: the tenant learns that nothing was compared."""
+    limited = job().gang().active_deadline_seconds(60).annotation("muster.dev/expected-run-time", "3d")
+
+    answer = verdict(limited)
+
+    assert said(answer) == {}
+    assert [unknown.rule for unknown in answer.unknowns if unknown.warn] == ["WAS109"]
+
+
+def test_the_run_time_of_a_jobset_is_not_that_of_one_role() -> None:
+    """A short role of a long JobSet may have a short deadline."""
+    short = job().active_deadline_seconds(60)
+    both = jobset().role("init", short).role("worker", job()).annotation("muster.dev/expected-run-time", "2h")
+
+    assert said(verdict(both)) == {}
+
+
+@pytest.mark.parametrize("mutators", ["dry-run", [{"name": "x", "mayChange": ["spec.containers.resources"]}]])
+def test_resources_that_others_may_mend_only_warn(mutators: Any) -> None:
+    """The template is not what the Pod will be."""
+    serve = lws().requests(**{"nvidia.com/gpu": "500m"})
+
+    answer = verdict(serve, policy={"cluster": {"podMutators": mutators}})
+
+    assert said(answer) == {"WAS116": "Warn", "WAS117": "Warn"}
+
+
+def test_an_amount_that_is_no_quantity_is_no_fraction() -> None:
+    """Something else refuses it; these two rules compare numbers."""
+    serve = lws().requests(**{"nvidia.com/gpu": "many"}).limits(**{"nvidia.com/gpu": "1"})
+
+    assert said(verdict(serve)) == {}
+
+
+def test_both_halves_of_a_retry_and_a_tail_are_one_warning() -> None:
+    """More completions than parallelism: the tail speaks, the retry does not."""
+    gang = job().indexed().parallelism(4).completions(8).backoff_limit_per_index(1).gang()
+
+    assert said(verdict(gang)) == {"WAS107": "Warn"}
+
+
+def test_a_resume_without_completed_work_says_nothing() -> None:
+    """No status yet."""
+    gang = job().indexed().parallelism(4).completions(4).gang()
+    suspended = job().indexed().parallelism(4).completions(4).gang().suspend()
+
+    assert said(verdict(gang, old=suspended)) == {}
+
+
+def test_roles_of_unknown_size_prove_nothing() -> None:
+    """A foreign controller decides how many Pods the first role has."""
+    leader = job().managed_by("example.com/other").scheduling_group("train")
+    worker = job().parallelism(2).completions(2).scheduling_group("train")
+    both = jobset().role("leader", leader).role("worker", worker, depends_on=("leader", "Ready"))
+
+    assert said(verdict(both, pod_group().gang(3))) == {}
+
+
+def owned(min_count: int, *owners: str) -> Any:
+    group = pod_group("train-1a2b-train-pgt-0").gang(min_count)
+    for number, kind in enumerate(owners):
+        group.owner(kind, "train", controller=number == 0)
+    return group
+
+
+@pytest.mark.parametrize(
+    ("owners", "user", "warned"),
+    [
+        (("Job", "Workload"), "alice", True),
+        (("Job", "Workload"), CONTROLLER, False),
+        (("Job",), "alice", False),  # delegated: the Job controller leaves its minCount alone
+        (("JobSet",), "alice", False),
+        ((), "alice", False),
+    ],
+)
+def test_who_owns_a_group_whose_minimum_is_patched(owners: tuple[str, ...], user: str, warned: bool) -> None:
+    """Only the group of a root Job is put back."""
+    answer = verdict(owned(2, *owners), old=owned(4, *owners), user=user)
+
+    assert ("WAS115" in said(answer)) is warned
+
+
+def test_metadata_of_an_owned_group_may_change() -> None:
+    """The same minCount is no patch of it."""
+    changed = owned(4, "Job", "Workload").label("a", "b")
+
+    assert said(verdict(changed, old=owned(4, "Job", "Workload"))) == {}
+
+
+def test_an_update_that_changes_no_size_is_not_told_again() -> None:
+    """R16 is about the scale; later updates of a Job that is behind already say nothing new."""
+
+    def behind() -> Any:
+        return job().parallelism(6).scheduling_group("train").command("torchrun", "--nnodes=6")
+
+    group = pod_group().gang(2).disruption("all")
+
+    assert said(verdict(behind().label("a", "b"), group, old=behind())) == {}
+
+
+def test_another_key_is_no_block() -> None:
+    """A spread over hosts, and a port on them, in a gang of one rack."""
+    gang = job().parallelism(4).completions(4).gang().topology(RACK).template_label("app", "train")
+    labels = {"matchLabels": {"app": "train"}}
+    spread = {"maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": labels}
+    soft = {**spread, "topologyKey": RACK, "whenUnsatisfiable": "ScheduleAnyway"}
+    foreign = {**spread, "topologyKey": RACK, "labelSelector": {"matchLabels": {"app": "serve"}}}
+    gang.pod_spec["topologySpreadConstraints"] = [spread, soft, foreign]
+    gang.container["ports"] = [{"containerPort": 80}, {"containerPort": 81, "hostPort": 81}]
+
+    assert said(verdict(gang)) == {}
