@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from webhook.facts.model import Facts
 from webhook.objects import core
 from webhook.objects.fieldpath import FieldPath
+from webhook.plan.job import plan_job
 from webhook.plan.model import CompositeGroup, GroupOrigin, LeafGroup
 from webhook.rules._groups import view_of
 from webhook.verdict import Action
@@ -74,6 +75,12 @@ def own_group(facts: Facts) -> LeafGroup | None:
         return None
     groups = (group for group in facts.plan.leaf_groups() if group.origin is GroupOrigin.CONTROLLER)
     return next((group for group in groups if group.workload_template_name is None), None)
+
+
+def gets_own_group(job: core.Job) -> bool:
+    """Does the Job controller make a Workload and a PodGroup for this Job (its gate being on)?"""
+    group = next(plan_job("batch/v1", job.metadata.namespace, job).leaf_groups(), None)
+    return group is not None and group.origin is GroupOrigin.CONTROLLER and group.workload_template_name is None
 
 
 def delegated_groups(facts: Facts) -> list[LeafGroup]:
