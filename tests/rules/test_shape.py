@@ -568,3 +568,20 @@ def test_another_key_is_no_block() -> None:
     gang.container["ports"] = [{"containerPort": 80}, {"containerPort": 81, "hostPort": 81}]
 
     assert said(verdict(gang)) == {}
+
+
+@pytest.mark.parametrize("rule", ["WAS103", "WAS105", "WAS106", "WAS107", "WAS108"])
+def test_strict_never_denies_an_update_of_what_may_run(rule: str) -> None:
+    """A scale, or a lower minCount, of a running Job is the tenant's way out, whatever the policy's action is."""
+    running = job().indexed().parallelism(8).completions(8).gang(8).backoff_limit_per_index(2)
+    changed = {
+        "WAS103": torchrun("4", 4).gang(1),
+        "WAS105": torchrun("2:4", 4).gang(1),
+        "WAS106": job().parallelism(2).gang().disruption("all").gpu(4).env("WORLD_SIZE", "16"),
+        "WAS107": job().indexed().parallelism(4).completions(8).gang(),
+        "WAS108": job().indexed().parallelism(4).completions(4).gang().backoff_limit_per_index(2),
+    }[rule]
+    strict = {"rules": {rule: {"action": "Deny"}}}
+
+    assert said(verdict(changed, policy=strict))[rule] == "Deny"
+    assert said(verdict(changed, old=running, policy=strict))[rule] == "Warn"

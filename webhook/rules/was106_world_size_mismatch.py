@@ -43,7 +43,7 @@ from webhook.facts.model import Facts
 from webhook.plan.annotations import BARRIER
 from webhook.plan.barrier import BarrierKind, BarrierUnknown
 from webhook.rules._barriers import Waiting, waiting
-from webhook.rules._gangs import gangs
+from webhook.rules._gangs import cap_on_update, gangs
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
 
@@ -67,10 +67,10 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
             warn = bool(found.sizes) or BARRIER in found.reason
             yield Unresolved(reason=found.reason, field=found.path, warn=warn)
         elif found is not None and found.whole and found.barrier.kind is BarrierKind.EITHER:
-            yield from _mismatch(found)
+            yield from _mismatch(found, cap_on_update(facts, gang))
 
 
-def _mismatch(found: Waiting) -> Iterator[Finding]:
+def _mismatch(found: Waiting, at_most: Action) -> Iterator[Finding]:
     barrier, pod_count = found.barrier, found.units[0]
     if any(barrier.fits(unit) is not False for unit in found.units):
         return
@@ -85,4 +85,5 @@ def _mismatch(found: Waiting) -> Iterator[Finding]:
         fix=f'set it to {processes[-1] if processes else pod_count}, or state the number of Pods in "{BARRIER}"',
         seen=barrier.minimum,
         limit=[pod_count, *processes],
+        at_most=at_most,
     )

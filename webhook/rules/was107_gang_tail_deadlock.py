@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from webhook.facts.model import Facts
 from webhook.objects import core
 from webhook.objects.fieldpath import SPEC
-from webhook.rules._gangs import Gang, gangs, pods
+from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -64,10 +64,10 @@ def check(facts: Facts) -> Iterator[Finding]:
         if gang.min_count <= 1:
             continue
         resumed = _resumed_with_too_little(facts, gang)
-        yield from resumed or _more_completions(gang)
+        yield from resumed or _more_completions(facts, gang)
 
 
-def _more_completions(gang: Gang) -> Iterator[Finding]:
+def _more_completions(facts: Facts, gang: Gang) -> Iterator[Finding]:
     for pod_set in gang.pod_sets:
         completions, parallelism = pod_set.completions, pod_set.pod_count_declared
         if completions is None or parallelism is None or completions <= parallelism or parallelism == 0:
@@ -81,6 +81,7 @@ def _more_completions(gang: Gang) -> Iterator[Finding]:
             fix=f"set completions to {parallelism}, or minCount to 1",
             seen=completions,
             limit=parallelism,
+            at_most=cap_on_update(facts, gang),
         )
 
 
@@ -108,5 +109,6 @@ def _resumed_with_too_little(facts: Facts, gang: Gang) -> list[Finding]:
             fix=f"lower {where} to {left} in the same step",
             seen=left,
             limit=gang.min_count,
+            at_most=Action.WARN if gang.shared else gang.at_most,
         )
     ]

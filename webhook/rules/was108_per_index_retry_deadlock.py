@@ -51,7 +51,7 @@ from typing import Any
 from webhook.facts.model import Facts
 from webhook.objects.fieldpath import FieldPath
 from webhook.plan.model import PodSet
-from webhook.rules._gangs import gangs
+from webhook.rules._gangs import cap_on_update, gangs
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -82,6 +82,7 @@ def check(facts: Facts) -> Iterator[Finding]:
                     fix='set "maxFailedIndexes" to 0, use "backoffLimit" instead, or set minCount to 1',
                     seen=gang.min_count,
                     limit=pod_count - 1,
+                    at_most=cap_on_update(facts, gang),
                 )
 
 
