@@ -75,13 +75,19 @@ class Facts:
     def gate(self, name: str) -> bool | None:
         """A feature gate of this cluster: the policy's word, else what this object proves, else None (not known).
 
-        In the validating phase a gated field that is still there proves its gate: the API server drops the fields of
-        a gate that is off before any webhook sees them (kubernetes-1.37: PrepareForCreate).
+        In the validating phase a gated field of a new object proves its gate: the API server drops the fields of a gate
+        that is off before any webhook sees them (PrepareForCreate). On an UPDATE it keeps what was stored already, so
+        there a field may be older than the gate's present state and proves nothing.
         """
         declared = self.policy.gate(name)
         if declared is not None:
             return declared
-        return True if self.phase is Phase.VALIDATING and _proves(name, self) else None
+        created = self.phase is Phase.VALIDATING and self.operation is Operation.CREATE
+        return True if created and _proves(name, self) else None
+
+
+# The schema of a custom resource knows no gates: what is in it proves nothing about the API server's own kinds.
+_CUSTOM = frozenset({"JobSet", "LeaderWorkerSet"})
 
 
 def _proves(gate: str, facts: Facts) -> bool:
@@ -92,7 +98,7 @@ def _proves(gate: str, facts: Facts) -> bool:
         # A component with WorkloadWithJob on and GenericWorkload off does not start: the one proves the other.
         return (
             facts.kind in ("Workload", "PodGroup", "CompositePodGroup")
-            or any(pod_set.template.spec.scheduling_group for pod_set in plan.all_pod_sets())
+            or (facts.kind not in _CUSTOM and any(p.template.spec.scheduling_group for p in plan.all_pod_sets()))
             or _proves("WorkloadWithJob", facts)
         )
     if gate == "CompositePodGroup":
