@@ -215,6 +215,7 @@ def _pod(pod_set: PodSet, context: _Context) -> PodDemand:
         tolerations=selectors.tolerations(spec.tolerations, doubts),
         ports=selectors.host_ports(spec),
         apart=apart,
+        apart_labels=tuple(sorted(labels.items())) if apart else (),
         needed_keys=needed_keys,
         spread=spread,
         claims=tuple(claim.key for claim in claims),

@@ -168,6 +168,7 @@ class PodDemand:
     selector: requirements that all hold; affinity: terms of which one holds (None: none asked; (): nothing matches).
     tolerations: None where taints are left out. ports: (ip, protocol, port); a set with any takes one node each.
     apart: topology keys of required anti-affinity against itself: one Pod per domain, nodes without the key are free.
+    apart_labels: the Pods' labels where `apart` is set: sets that differ in them do not keep each other away.
     needed_keys: labels a node must have (topology spread and Pod affinity refuse a node without).
     claims: the Pod's own resourceClaims entries; what the device engine makes of them is in `devices`.
     """
@@ -179,6 +180,7 @@ class PodDemand:
     tolerations: tuple[Toleration, ...] | None = ()
     ports: frozenset[tuple[str, str, int]] = frozenset()
     apart: tuple[str, ...] = ()
+    apart_labels: tuple[tuple[str, str], ...] = ()
     needed_keys: tuple[str, ...] = ()
     spread: tuple[SpreadLimit, ...] = ()
     claims: tuple[tuple[str, str | None, str | None], ...] = ()

@@ -25,6 +25,11 @@ from webhook.objects.core import ResourceList
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
+
+def _nothing() -> Mapping[str, Any]:
+    return NOTHING
+
+
 # Taints that the node controller, the kubelet and cloud providers put on and take off by themselves
 # (api/core/v1/well_known_taints.go, cloud-provider/api), and those of node life cycle controllers outside the tree: a
 # node that carries one is potential capacity.
@@ -87,14 +92,14 @@ class Node:
 
     name: str
     allocatable: Mapping[str, int]
-    labels: Mapping[str, str] = NOTHING
+    labels: Mapping[str, str] = field(default_factory=_nothing)
     taints: tuple[Taint, ...] = ()
-    potential: Mapping[str, int] = NOTHING
+    potential: Mapping[str, int] = field(default_factory=_nothing)
     away: str = ""
     real: bool = True
     open_labels: bool = False
     devices: Hashable = None
-    used: Mapping[str, int] = NOTHING
+    used: Mapping[str, int] = field(default_factory=_nothing)
     used_ports: frozenset[tuple[str, str, int]] = frozenset()
 
     def capacity(self, question: Question) -> Mapping[str, int]:
@@ -122,7 +127,7 @@ class Pool:
 
     name: str
     allocatable: Mapping[str, int]
-    labels: Mapping[str, str] = NOTHING
+    labels: Mapping[str, str] = field(default_factory=_nothing)
     taints: tuple[Taint, ...] = ()
     node_count_min: int = 0
     node_count_max: int | None = None
@@ -165,7 +170,7 @@ class Snapshot:
     closed: State = HOLDS
     pools: tuple[Pool, ...] = ()
     mapped_resources: tuple[ExtendedClass, ...] = ()
-    runtime_overheads: Mapping[str, ResourceList] = NOTHING
+    runtime_overheads: Mapping[str, ResourceList] = field(default_factory=_nothing)
     devices: object | None = None
     # Made on first use; a plain dict, whose setdefault is atomic: two threads may compute the same table, one stays.
     prepared: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)

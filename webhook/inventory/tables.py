@@ -84,6 +84,7 @@ class Base:
         self.port_sets: list[Any] = list(port_sets)
         self.device_signatures: list[Hashable] = list(devices)
         self.is_open = np.array([node.open_labels for node in self.nodes], dtype=np.bool_)
+        self.has_open = bool(self.is_open.any())
         self._columns: dict[str, tuple[Ints, list[str]]] = {}
 
     def label(self, key: str) -> tuple[Ints, list[str]]:
@@ -169,7 +170,7 @@ class Cells:
         node_codes = (
             np.stack([codes for codes, _ in columns]) if keys else np.zeros((0, len(base.nodes)), dtype=np.int64)
         )
-        self.is_complete = len(keys) <= 1 or not base.is_open.any()
+        self.is_complete = len(keys) <= 1 or not base.has_open
         codes, cell_of, node_of = self._entries(base, node_codes)
         self.codes: Ints = codes
         class_of = classes.of_node[node_of]
@@ -245,13 +246,17 @@ class DomainKinds:
 
     @classmethod
     def of(cls, cells: Cells) -> DomainKinds:
-        present = (cells.codes != MISSING).all(axis=0)
+        """Equal cells folded into one kind."""
         kinds: dict[bytes, list[int]] = {}
-        for cell in np.flatnonzero(present).tolist():
+        for cell in _present(cells):
             begin, end = cells.indptr[cell], cells.indptr[cell + 1]
             content = cells.class_index[begin:end].tobytes() + cells.node_count[begin:end].tobytes()
             kinds.setdefault(content, []).append(cell)
-        members = tuple(tuple(of_kind) for of_kind in kinds.values())
+        return cls.of_cells(cells, list(kinds.values()))
+
+    @classmethod
+    def of_cells(cls, cells: Cells, members: list[list[int]]) -> DomainKinds:
+        """Kinds of the given cells; the cells of one kind have equal content."""
         example = np.array([of_kind[0] for of_kind in members], dtype=np.int64)
         entries = [np.arange(cells.indptr[cell], cells.indptr[cell + 1]) for cell in example]
         flat = np.concatenate(entries) if entries else np.zeros(0, dtype=np.int64)
@@ -263,8 +268,18 @@ class DomainKinds:
             starts=np.cumsum(lengths)[:-1],
             class_index=cells.class_index[flat],
             node_count=cells.node_count[flat],
-            cells_of=members,
+            cells_of=tuple(tuple(of_kind) for of_kind in members),
         )
+
+    def content(self, kind: int) -> slice:
+        """The entries of one kind in class_index and node_count."""
+        end = int(self.starts[kind + 1]) if kind + 1 < len(self.starts) else len(self.class_index)
+        return slice(int(self.starts[kind]), end)
+
+
+def _present(cells: Cells) -> list[int]:
+    """Cells whose nodes carry every key."""
+    return [int(cell) for cell in np.flatnonzero((cells.codes != MISSING).all(axis=0))]
 
 
 def base(snapshot: Snapshot, question: Question) -> Base:
@@ -290,3 +305,12 @@ def domain_kinds(
     """Domains of the topology keys, all of which a node must have, folded by content."""
     key = ("kinds", question, label_keys, keys)
     return _kept(snapshot, key, lambda: DomainKinds.of(cells(snapshot, question, label_keys, keys)))
+
+
+def every_domain(
+    snapshot: Snapshot, question: Question, label_keys: tuple[str, ...], keys: tuple[str, ...]
+) -> DomainKinds:
+    """As domain_kinds, but each domain is a kind of its own: for limits that look inside a domain."""
+    found = cells(snapshot, question, label_keys, keys)
+    key = ("every", question, label_keys, keys)
+    return _kept(snapshot, key, lambda: DomainKinds.of_cells(found, [[cell] for cell in _present(found)]))
