@@ -15,11 +15,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
+from werkzeug.http import HTTP_STATUS_CODES
 
 from webhook.admission.pipeline import Pipeline
 from webhook.edge import response as answers
@@ -166,9 +167,10 @@ def _add_admission(app: Flask, pipeline: Pipeline, observer: Observer, in_flight
         for name in _ENTRIES
     }
 
+    app.wsgi_app = _Direct(app.wsgi_app, entries)  # type: ignore[method-assign]  # as Flask's documentation has it
+
     def answer(phase: Phase, entry: str) -> Response:
-        door = entries.get((phase, entry)) or entries[phase, "other"]
-        return _json(*door.answer(request.environ))
+        return _json(*(entries.get((phase, entry)) or entries[phase, "other"]).answer(request.environ))
 
     @app.post("/validate")
     @app.post("/validate/<entry>")
@@ -179,6 +181,28 @@ def _add_admission(app: Flask, pipeline: Pipeline, observer: Observer, in_flight
     @app.post("/mutate/<entry>")
     def mutate(entry: str = "default") -> Response:
         return answer(Phase.MUTATING, entry)
+
+
+class _Direct:
+    """Gives a POST to a known entry straight to it. Flask's context, routing and Response cost 50 µs of the 300 that a
+    Pod takes, and an entry uses none of them. Everything else, unknown entries included, goes on to Flask."""
+
+    def __init__(self, flask_app: Callable[..., Any], entries: Mapping[tuple[Phase, str], Entry]) -> None:
+        self._flask_app = flask_app
+        roots = {Phase.VALIDATING: "/validate", Phase.MUTATING: "/mutate"}
+        self._by_path = {
+            roots[phase] + ("" if name == "default" else f"/{name}"): entry for (phase, name), entry in entries.items()
+        }
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        entry = self._by_path.get(environ.get("PATH_INFO", "")) if environ["REQUEST_METHOD"] == "POST" else None
+        if entry is None:
+            answer: Iterable[bytes] = self._flask_app(environ, start_response)
+            return answer
+        status, body = entry.answer(environ)
+        headers = [("Content-Type", _JSON), ("Content-Length", str(len(body)))]
+        start_response(f"{status} {HTTP_STATUS_CODES[status]}", headers)
+        return (body,)
 
 
 def _add_health(

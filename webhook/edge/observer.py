@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from webhook.facts.model import Phase
 from webhook.objects.request import AdmissionRequest
@@ -23,8 +24,7 @@ class Outcome(enum.StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """One answered request. `entry`: "submit", "controllers", "traps", "default" (no entry named) or "other".
 
     request is None where the body could not be read, verdict where no decision was made. error: the exception of an

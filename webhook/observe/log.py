@@ -16,7 +16,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from webhook.edge.observer import Observation, Outcome
-from webhook.verdict import Action
+from webhook.verdict import Action, Verdict
 
 TEXT_LENGTH_MAX: Final = 256
 """Characters of one text in the log: above the 253 of the longest Kubernetes name. Who sends more is no API server."""
@@ -103,13 +103,13 @@ def fields(seen: Observation) -> dict[str, Any]:
         line |= {
             "allowed": verdict.allowed,
             "code": verdict.code,
-            "denied": _rules(seen, Action.DENY),
-            "warned": _rules(seen, Action.WARN),
+            "denied": _rules(verdict, Action.DENY),
+            "warned": _rules(verdict, Action.WARN),
             "unknown": len(verdict.unknowns),
             "patched": len(verdict.patch),
             "policy": verdict.versions.policy,
         }
-        if audited := _rules(seen, Action.AUDIT):
+        if audited := _rules(verdict, Action.AUDIT):
             line["audited"] = audited
         if verdict.short_circuit:
             line["short_circuit"] = verdict.short_circuit
@@ -127,9 +127,10 @@ def fields(seen: Observation) -> dict[str, Any]:
     return line
 
 
-def _rules(seen: Observation, action: Action) -> list[str]:
-    assert seen.verdict is not None  # noqa: S101
-    return sorted({violation.rule for violation in seen.verdict.violations if violation.action is action})
+def _rules(verdict: Verdict, action: Action) -> list[str]:
+    if not verdict.violations:
+        return []
+    return sorted({violation.rule for violation in verdict.violations if violation.action is action})
 
 
 def _error(error: BaseException) -> dict[str, Any]:
