@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from webhook.admission.evaluate import Results, RuleError, applicable, evaluate, not_worse
 from webhook.admission.patch import to_patch
 from webhook.admission.scope import is_unknown_version, short_circuit
-from webhook.facts.gather import ROUND_COUNT_MAX, ask_all
+from webhook.facts.gather import ROUND_COUNT_MAX, ask_all, foreseen
 from webhook.facts.model import Facts, Operation, Phase, Requester
 from webhook.facts.source import Answer, FactSource, Found, Query
 from webhook.facts.surroundings import Surroundings
@@ -160,6 +160,9 @@ class Pipeline:
         self, facts: Facts, deadline: float, *, fresh: bool, answers: dict[Query, Answer] | None = None
     ) -> tuple[list[Violation], list[Unresolved], set[Query]]:
         """Evaluate, fetch what was missing, evaluate again the rules that asked for it, until none asks anything new."""
+        if answers is None and facts.operation is not Operation.DELETE:
+            queries = foreseen(facts.plan, facts.namespace)
+            answers = ask_all(self.source, queries, fresh=fresh, deadline=deadline)
         surroundings = Surroundings(answers or {})
         facts = replace(facts, surroundings=surroundings)
         rules: Iterable[Rule] = applicable(
