@@ -1,0 +1,100 @@
+"""Judge 2: the engine never says never where a placement exists, and every witness is one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.properties import clusters
+from tests.properties.brute import has_placement
+from webhook.feasibility.check import faults
+from webhook.feasibility.engine import evaluate
+from webhook.feasibility.model import Demand, Part, TreeDemand
+from webhook.feasibility.result import Feasible, Infeasible, Result
+from webhook.inventory.snapshot import Node, Question, Snapshot
+
+QUESTIONS = st.sampled_from(Question)
+
+
+def judge(demand: Demand, snapshot: Snapshot, question: Question) -> Result:
+    """The engine's answer, after brute force agreed with it."""
+    result = evaluate(demand, snapshot, question)
+    if isinstance(result, Infeasible):
+        assert not has_placement(demand, snapshot, question), f"false never: {result}"
+    if isinstance(result, Feasible):
+        assert faults(demand, result.witness.placements, snapshot, question) == []
+        assert has_placement(demand, snapshot, question), "the checker accepts what brute force does not"
+    return result
+
+
+@given(clusters.demands(), clusters.snapshots(), QUESTIONS)
+def test_one_group(demand: Demand, snapshot: Snapshot, question: Question) -> None:
+    result = judge(demand, snapshot, question)
+    if not any(pod.apart for pod in demand.pods()):
+        assert isinstance(result, (Feasible, Infeasible)), "one group without anti-affinity is always decided"
+
+
+@given(clusters.trees(), clusters.snapshots(node_count_max=3), QUESTIONS)
+def test_composite_trees(demand: Demand, snapshot: Snapshot, question: Question) -> None:
+    assume(_pod_count(demand.root) <= 8)
+    judge(demand, snapshot, question)
+
+
+@given(clusters.demands(), clusters.snapshots(), st.data())
+def test_more_capacity_never_makes_it_infeasible(demand: Demand, snapshot: Snapshot, data: st.DataObject) -> None:
+    before = evaluate(demand, snapshot)
+    after = evaluate(demand, _larger(snapshot, data))
+    assert not (isinstance(before, Feasible) and isinstance(after, Infeasible))
+
+
+@given(st.one_of(clusters.demands(), clusters.trees()), clusters.snapshots(), st.sets(st.sampled_from(Part), min_size=1))
+def test_relaxing_never_makes_it_infeasible(demand: Demand, snapshot: Snapshot, parts: set[Part]) -> None:
+    before = evaluate(demand, snapshot)
+    after = evaluate(demand.without(*parts), snapshot)
+    assert not (isinstance(before, Feasible) and isinstance(after, Infeasible))
+
+
+@given(st.one_of(clusters.demands(), clusters.trees()), clusters.snapshots())
+def test_free_capacity_is_never_more_than_all_of_it(demand: Demand, snapshot: Snapshot) -> None:
+    now, ready = evaluate(demand, snapshot, Question.NOT_NOW), evaluate(demand, snapshot, Question.READY)
+    ever = evaluate(demand, snapshot)
+    assert not (isinstance(now, Feasible) and isinstance(ready, Infeasible))
+    assert not (isinstance(ready, Feasible) and isinstance(ever, Infeasible))
+
+
+@given(clusters.demands(), clusters.snapshots())
+def test_a_suggestion_on_the_quorum_has_a_placement(demand: Demand, snapshot: Snapshot) -> None:
+    result = evaluate(demand, snapshot)
+    if not isinstance(result, Infeasible):
+        return
+    largest = result.explanation.largest
+    for suggestion in result.explanation.suggestions:
+        if suggestion.change == "min-count":
+            smaller = replace(demand, root=replace(demand.root, needed=suggestion.amount))
+            assert has_placement(smaller, snapshot)
+        if suggestion.change == "no-topology":
+            assert has_placement(demand.without(Part.TOPOLOGY), snapshot)
+    if largest is not None and not isinstance(demand.root, TreeDemand):
+        more = replace(demand, root=replace(demand.root, needed=largest + 1))
+        assert not has_placement(more, snapshot)
+
+
+def _pod_count(group) -> int:
+    if isinstance(group, TreeDemand):
+        return sum(
+            _pod_count(child) * (group.needed if child.copies is None else child.copies) for child in group.children
+        )
+    return sum(group.needed if pod.count is None else min(pod.count, group.needed) for pod in group.pods)
+
+
+def _larger(snapshot: Snapshot, data: st.DataObject) -> Snapshot:
+    """One more node, and more of everything on one of the others."""
+    nodes: list[Node] = list(snapshot.nodes)
+    if nodes:
+        at = data.draw(st.integers(0, len(nodes) - 1))
+        more = {name: amount + data.draw(st.integers(0, 2)) for name, amount in nodes[at].allocatable.items()}
+        nodes[at] = replace(nodes[at], allocatable=more)
+    nodes.append(data.draw(clusters.nodes(len(nodes))))
+    return replace(snapshot, version="2", nodes=tuple(nodes), prepared={})
