@@ -31,6 +31,7 @@ check: $(STAMP)  ## ruff, mypy, import-linter, generated pages
 	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 	$(BIN)/python scripts/generate_docs.py --check
 	$(BIN)/python -m webhook.policy.schema --check
+	$(BIN)/python charts/generate.py --check
 
 test: $(STAMP) host check  ## everything, the real control plane included
 	$(BIN)/python -m pytest --cluster=$(CLUSTER)
@@ -50,6 +51,7 @@ bench: $(STAMP)  ## speed, as ratios within one run
 docs: $(STAMP)  ## pages made from the code
 	$(BIN)/python scripts/generate_docs.py
 	$(BIN)/python -m webhook.policy.schema
+	$(BIN)/python charts/generate.py
 
 lock: $(STAMP)  ## new exact versions and hashes, without URLs
 	$(BIN)/python -m pip install --quiet uv
