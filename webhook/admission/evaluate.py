@@ -22,7 +22,7 @@ class RuleError(Exception):
 Results = dict[str, tuple[Sequence[Violation], Sequence[Unresolved]]]
 """What each rule found, by rule ID, in catalogue order."""
 
-_NOTHING: tuple[tuple[Violation, ...], tuple[Unresolved, ...]] = ((), ())
+_NOTHING: tuple[Sequence[Violation], Sequence[Unresolved]] = ((), ())
 
 
 def applies(meta: RuleMeta, kind: str, operation: str, subresource: str, phase: Phase) -> bool:
@@ -48,22 +48,24 @@ def evaluate(rules: Iterable[Rule], facts: Facts, results: Results) -> list[Rule
     """Runs the rules and puts what each one found into `results`. Returns those that asked a question that has no
     answer yet: only they can find something else once it has. Raises RuleError for our own bugs."""
     undecided = []
-    surroundings = facts.surroundings
+    policy, surroundings = facts.policy, facts.surroundings
     for rule in rules:
-        open_count = surroundings.open_count
         meta = rule.META
+        action = policy.action(meta.id, meta.default_action)
+        if action is None or (meta.gate is not None and policy.gate(meta.gate) is False):
+            continue
+        open_count = surroundings.open_count
         try:
-            action = _action(meta, facts)
-            found = () if action is None else tuple(rule.check(facts))
+            outcome = _NOTHING
+            found = tuple(rule.check(facts))
+            # Most rules find nothing, so what a finding would mean is worked out only for those that do.
+            if found and surroundings.open_count == open_count:
+                outcome = _sorted_out(meta, _lowered(action, meta, facts), found)
         except Exception as error:
             raise RuleError(meta.id) from error
+        results[meta.id] = outcome  # an undecided rule keeps its place
         if surroundings.open_count != open_count:
             undecided.append(rule)
-            results[meta.id] = _NOTHING  # keeps the rule's place
-        elif not found or action is None:
-            results[meta.id] = _NOTHING
-        else:
-            results[meta.id] = _sorted_out(meta, action, found)
     return undecided
 
 
@@ -75,17 +77,10 @@ def _sorted_out(
     return violations, unresolved
 
 
-def _action(meta: RuleMeta, facts: Facts) -> Action | None:
+def _lowered(action: Action, meta: RuleMeta, facts: Facts) -> Action:
     """The policy's action, lowered where this request must not be denied by this rule."""
-    action = facts.policy.action(meta.id, meta.default_action)
-    if action is None:
-        return None
-    if meta.gate is not None:
-        gate = facts.gate(meta.gate)
-        if gate is False:
-            return None
-        if gate is None:
-            action = action.at_most(Action.WARN)
+    if meta.gate is not None and facts.gate(meta.gate) is None:
+        action = action.at_most(Action.WARN)
     if facts.requester.trusted:
         # A denied child leaves its parent stuck in silence and retried for ever: judge what people write.
         action = action.at_most(Action.WARN)

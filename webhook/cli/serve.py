@@ -109,7 +109,7 @@ def _gunicorn(settings: Settings, cleanup: Callable[[], None] = _nothing) -> NoR
     """Become gunicorn. Ends by SystemExit; `cleanup` runs when the arbiter stops."""
     from webhook.edge.worker import MusterApplication, gunicorn_options
     from webhook.tls.reload import CertificateError, ReloadingContext, ReloadState
-    from webhook.wsgi import build
+    from webhook.wsgi import worker
 
     listeners: list[Callable[[ReloadState], None]] = []
 
@@ -136,7 +136,7 @@ def _gunicorn(settings: Settings, cleanup: Callable[[], None] = _nothing) -> NoR
         child_exit=_worker_ended,
         on_exit=lambda _arbiter: cleanup(),
     )
-    MusterApplication(partial(build, settings, listeners.append), options).run()
+    MusterApplication(partial(worker, settings, listeners.append), options).run()
     raise SystemExit(0)
 
 
