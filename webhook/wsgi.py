@@ -24,12 +24,13 @@ from webhook.observe.metrics import Metrics
 from webhook.observe.observer import RequestObserver
 from webhook.policy.load import Known, LoadedPolicies, PolicyError, default_policies, load_policies
 from webhook.policy.reload import PolicyFiles
+from webhook.quota.charging import RULE as QUOTA_RULE
 from webhook.rules.catalogue import CATALOGUE
 from webhook.settings import Settings
 from webhook.tls.reload import ReloadState
 
 KNOWN: Final = Known(
-    rules=frozenset(rule.META.id for rule in CATALOGUE),
+    rules=frozenset(rule.META.id for rule in CATALOGUE) | {QUOTA_RULE},
     mutations=frozenset(mutation.META.id for mutation in MUTATIONS),
 )
 

@@ -1,6 +1,6 @@
 """READ THIS FIRST. One request, from AdmissionRequest to Verdict, one line per step.
 
-    request -> (short-circuit) -> typed object -> GangPlan -> Facts -> rules -> Verdict
+    request -> (short-circuit) -> typed object -> GangPlan -> Facts -> rules -> (quota charge) -> Verdict
 
 The webhook, `muster review` and the tests all run this and nothing else. Nothing here knows HTTP or a cluster.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from webhook.admission.charge import Ledger, charge
 from webhook.admission.evaluate import Results, RuleError, applicable, evaluate, not_worse
 from webhook.admission.patch import to_patch
 from webhook.admission.scope import is_unknown_version, short_circuit
@@ -53,6 +54,7 @@ class Pipeline:
     mutations: Sequence[Mutation] = MUTATIONS
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     complete_set: bool = False
+    ledger: Ledger | None = None
 
     def judge(self, request: AdmissionRequest, phase: Phase, deadline: float | None = None) -> Verdict:
         """deadline: time.monotonic() value. Raises RuleError (our bug) and nothing else."""
@@ -70,7 +72,8 @@ class Pipeline:
             return Verdict(short_circuit="garbage-collection")
         run = self._mutate if phase is Phase.MUTATING else self._validate
         verdict = run(facts, deadline)
-        return replace(verdict, versions=Versions(policy=policy.version, policy_name=policy.name))
+        versions = replace(verdict.versions, policy=policy.version, policy_name=policy.name)
+        return replace(verdict, versions=versions)
 
     # -- steps --------------------------------------------------------------------------------------------------
     def _policy(self, request: AdmissionRequest, deadline: float) -> EffectivePolicy:
@@ -130,7 +133,8 @@ class Pipeline:
         if facts.old is not None and any(violation.action is Action.DENY for violation in violations):
             violations = not_worse(violations, self._before(facts, deadline))
         code = 403 if any(violation.action is Action.DENY for violation in violations) else 200
-        return Verdict(violations=violations, unknowns=unresolved, code=code)
+        verdict = Verdict(violations=violations, unknowns=unresolved, code=code)
+        return verdict if self.ledger is None else charge(self.ledger, self.source, facts, verdict, deadline)
 
     def _before(self, facts: Facts, deadline: float) -> list[Violation]:
         """What the rules say of the stored object, in today's surroundings."""

@@ -205,6 +205,9 @@ class Parameters(Strict):
     unknown_priority_class: Literal["deny", "allow"] = Field(
         default="allow", description="a PriorityClass in no tier, once tiers are declared"
     )
+    charge_suspended: bool = Field(
+        default=False, description="TierQuotas charge suspended objects when they are created, not when they are resumed"
+    )
 
 
 class Override(Strict):

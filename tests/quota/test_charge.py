@@ -1,0 +1,312 @@
+"""The last step of a validating request: who pays what, who is covered, and what the tenant reads."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.builders import GPU, cronjob, deployment, job, jobset, pod, pod_group, replica_set
+from tests.quota.helpers import JOB_CONTROLLER, Desk, gold_job, quota, quota_denials
+from webhook.facts.model import Phase
+from webhook.quota.book import Order
+from webhook.quota.ledger import Undecided
+from webhook.verdict import Action
+
+
+def test_a_gang_that_fits_is_charged_whole() -> None:
+    desk = Desk()
+
+    verdict = desk.judge(gold_job(pods=2, gpus=8).dict())
+
+    assert verdict.allowed
+    assert desk.reserved() == 16
+    assert verdict.versions.quota.startswith("gold-team-a@")
+    assert verdict.charge is not None
+    assert verdict.charge.amounts[GPU] == 16
+
+
+def test_the_text_names_limit_use_request_and_holders() -> None:
+    """The sentence of the issue."""
+    desk = Desk()
+    desk.judge(gold_job("train-7", pods=1, gpus=8).dict())
+
+    verdict = desk.judge(gold_job("train-8", pods=2, gpus=8).dict())
+
+    assert verdict.code == 403
+    assert quota_denials(verdict) == [
+        'tier "gold" of team-a allows 16 nvidia.com/gpu, 8 in use, this gang asks for 16 (2 Pods x 8); 8 are missing. In use: job/train-7 (8)'
+    ]
+    assert desk.reserved() == 8
+
+
+def test_holders_are_five_at_most_biggest_first_and_of_the_own_namespace() -> None:
+    desk = Desk(quota("all", namespaces=[], **{GPU: 40}))
+    for number in range(1, 8):
+        desk.judge(gold_job(f"j{number}", pods=1, gpus=number).dict())
+    _charge_elsewhere(desk, "team-b")
+
+    message = quota_denials(desk.judge(gold_job("late", pods=1, gpus=8).dict()))[0]
+
+    assert message.endswith("In use: job/j7 (7), job/j6 (6), job/j5 (5), job/j4 (4), job/j3 (3), 11 by others")
+    assert 'tier "gold" (TierQuota "all")' in message
+    assert "secret" not in message
+
+
+def _charge_elsewhere(desk: Desk, namespace: str) -> None:
+    outcome = desk.ledger.charge(
+        "gold",
+        Order(id="o", uid="o", kind="Job", namespace=namespace, name="secret", amounts={GPU: 8}),
+        {},
+        time.monotonic() + 5,
+    )
+    assert not isinstance(outcome, Undecided)
+
+
+def test_r125_dry_run_says_the_same_and_reserves_nothing() -> None:
+    desk = Desk()
+
+    assert all(desk.judge(gold_job().dict(), dry_run=True).allowed for _ in range(50))
+    assert quota_denials(desk.judge(gold_job(pods=3).dict(), dry_run=True))
+    assert desk.reserved() == 0
+    assert desk.judge(gold_job().dict()).allowed
+
+
+def test_what_a_rule_denies_is_looked_up_and_not_charged() -> None:
+    """Both are in the one answer."""
+    desk = Desk()
+    desk.judge(gold_job("train-7").dict())
+    broken = gold_job("train-8").completions(1)
+
+    verdict = desk.judge(broken.dict())
+
+    assert {item.rule for item in verdict.denials} >= {"WAS410"}
+    assert len({item.rule for item in verdict.denials}) > 1
+    assert desk.reserved() == 16
+
+
+def test_two_equal_jobs_both_pay() -> None:
+    desk = Desk()
+    for name in ("a", "b"):
+        assert desk.judge(gold_job(name, pods=1, gpus=8).dict()).allowed
+
+    assert desk.reserved() == 16
+    assert not desk.judge(gold_job("c", pods=1, gpus=8).dict()).allowed
+
+
+# ---- updates ----------------------------------------------------------------------------------------------------
+def test_growth_pays_the_difference_and_shrinking_nothing() -> None:
+    desk = Desk()
+    small, large = gold_job(pods=1).uid("u").dict(), gold_job(pods=2).uid("u").dict()
+
+    assert desk.judge(large, small).allowed
+    assert desk.reserved() == 8
+    assert desk.judge(small, large).allowed
+    assert desk.reserved() == 8
+
+
+def test_r49_a_quota_lowered_under_use_lets_everything_through_that_does_not_grow() -> None:
+    desk = Desk()
+    desk.judge(gold_job("train", pods=2).dict())
+    desk.store.put(replace(desk.book(), hard={GPU: 8}))
+    old = gold_job(pods=2).uid("u")
+
+    assert desk.judge(gold_job(pods=2).uid("u").label("x", "y").dict(), old.dict()).allowed
+    assert desk.judge(gold_job(pods=1).uid("u").dict(), old.dict()).allowed
+    grows = desk.judge(gold_job(pods=3).uid("u").dict(), old.dict())
+    assert "allows 8 nvidia.com/gpu, 16 in use" in quota_denials(grows)[0]
+
+
+def test_r115_a_suspended_job_pays_when_it_is_resumed() -> None:
+    desk = Desk()
+
+    assert desk.judge(gold_job(pods=4).suspend().uid("u").dict()).allowed
+    assert desk.reserved() == 0
+    resumed = desk.judge(gold_job(pods=2).suspend(False).uid("u").dict(), gold_job(pods=2).suspend().uid("u").dict())
+    assert resumed.allowed
+    assert desk.reserved() == 16
+    again = desk.judge(gold_job("b").suspend(False).uid("v").dict(), gold_job("b").suspend().uid("v").dict())
+    assert quota_denials(again)
+
+
+def test_suspended_jobs_pay_at_creation_where_the_policy_says_so() -> None:
+    desk = Desk(policy={"parameters": {"chargeSuspended": True}})
+
+    assert quota_denials(desk.judge(gold_job(pods=4).suspend().dict()))
+
+
+def test_a_template_that_changes_while_suspended_pays_at_resume_what_it_is_then() -> None:
+    desk = Desk()
+    old = gold_job(pods=1, gpus=4).suspend().uid("u").dict()
+    new = gold_job(pods=1, gpus=8).suspend().uid("u").dict()
+
+    assert desk.judge(new, old).allowed
+    assert desk.reserved() == 0
+    assert desk.judge(gold_job(pods=1, gpus=8).suspend(False).uid("u").dict(), new).allowed
+    assert desk.reserved() == 8
+
+
+# ---- children ---------------------------------------------------------------------------------------------------
+def owner_job() -> dict[str, object]:
+    return gold_job("train", pods=2, gpus=8).uid("job-uid").dict()
+
+
+def member(uid: str = "job-uid", gpus: int = 8) -> dict[str, object]:
+    built = pod("train-0").gpu(gpus).priority_class("train-gold")
+    return built.owner("Job", "train", uid=uid).dict()
+
+
+def test_what_a_controller_makes_for_a_live_owner_is_covered() -> None:
+    desk = Desk(objects=[owner_job()])
+
+    assert desk.judge(member(), user=JOB_CONTROLLER).allowed
+    assert desk.reserved() == 0
+
+
+@pytest.mark.parametrize(
+    ("child", "trusted"),
+    [(member(), False), (member("another-uid"), True), (member(gpus=17), True)],
+    ids=["a person wrote it", "its owner is gone", "beyond the plan"],
+)
+def test_other_children_pay_for_themselves(child: dict[str, object], trusted: bool) -> None:
+    desk = Desk(quota(**{GPU: 32}), objects=[owner_job()])
+
+    assert desk.judge(child, user=JOB_CONTROLLER if trusted else None).allowed
+    assert desk.reserved() in (8, 17)
+    assert desk.book().reservations[0].detached is not trusted
+
+
+def test_a_deeper_owner_covers_too() -> None:
+    """Deployment -> ReplicaSet -> Pod: the ReplicaSet that a rollout made is covered by the Deployment."""
+    top = deployment("serve").replicas(2).gpu(8).priority_class("train-gold").uid("d").dict()
+    desk = Desk(objects=[top])
+    child = replica_set("serve-1").replicas(2).gpu(8).priority_class("train-gold").owner("Deployment", "serve", uid="d")
+
+    assert desk.judge(child.dict(), user=JOB_CONTROLLER).allowed
+    assert desk.reserved() == 0
+
+
+def test_r127_a_cronjob_is_judged_and_each_of_its_jobs_pays() -> None:
+    top = cronjob("nightly", gold_job()).uid("c")
+    desk = Desk(objects=[top.dict()])
+
+    assert desk.judge(top.dict()).allowed
+    assert desk.reserved() == 0
+    child = gold_job("nightly-1").owner("CronJob", "nightly", uid="c").dict()
+    assert desk.judge(child, user=JOB_CONTROLLER).allowed
+    assert desk.reserved() == 16
+    assert quota_denials(desk.judge(child, user=JOB_CONTROLLER))
+
+
+def test_child_jobs_of_a_jobset_are_covered() -> None:
+    top = jobset("train").role("w", gold_job("w", pods=2).unset("spec.scheduling"), replicas=2).uid("js").dict()
+    desk = Desk(quota(**{GPU: 32}), objects=[top])
+
+    assert desk.judge(top).allowed
+    assert desk.reserved() == 32
+    child = gold_job("train-w-0", pods=2).unset("spec.scheduling").owner("JobSet", "train", uid="js").dict()
+    assert desk.judge(child, user=JOB_CONTROLLER).allowed
+    assert desk.reserved() == 32
+
+
+# ---- bare gangs -------------------------------------------------------------------------------------------------
+def bare(name: str, gpus: int = 4) -> dict[str, object]:
+    return pod(name).gpu(gpus).scheduling_group("gang").priority_class("train-gold").dict()
+
+
+def test_a_bare_gang_is_charged_whole_at_its_first_pod_and_once() -> None:
+    group = pod_group("gang").gang(4).priority_class("train-gold").uid("g").dict()
+    desk = Desk(objects=[group])
+
+    for number in range(4):
+        assert desk.judge(bare(f"w-{number}")).allowed
+        assert desk.reserved() == 16
+    assert quota_denials(desk.judge(bare("w-4")))
+
+
+def test_two_bare_gangs_never_hold_half_of_the_quota_each() -> None:
+    groups = [pod_group(name).gang(4).priority_class("train-gold").uid(name).dict() for name in ("gang", "other")]
+    desk = Desk(objects=groups)
+    rival = pod("r-0").gpu(4).scheduling_group("other").priority_class("train-gold").dict()
+
+    assert desk.judge(bare("w-0")).allowed
+    assert quota_denials(desk.judge(rival))
+    assert all(desk.judge(bare(f"w-{number}")).allowed for number in range(1, 4))
+
+
+def test_a_larger_member_pays_for_itself() -> None:
+    group = pod_group("gang").gang(2).priority_class("train-gold").uid("g").dict()
+    desk = Desk(quota(**{GPU: 40}), objects=[group])
+
+    desk.judge(bare("w-0", gpus=4))
+    desk.judge(bare("w-1", gpus=16))
+
+    assert desk.reserved() == 8 + 16
+
+
+# ---- policy and trouble -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("action", ["Warn", "Audit"])
+def test_a_policy_that_only_warns_charges_what_fits_and_lets_the_rest_in(action: str) -> None:
+    desk = Desk(policy={"rules": {"WAS410": {"action": action}}})
+
+    verdict = desk.judge(gold_job(pods=3).dict())
+
+    assert verdict.allowed
+    assert [(item.rule, item.action) for item in verdict.violations] == [("WAS410", Action(action))]
+    assert desk.reserved() == 0
+
+
+def test_off_is_off() -> None:
+    desk = Desk(policy={"rules": {"WAS410": {"action": "Off"}}})
+
+    assert not desk.judge(gold_job(pods=3).dict()).violations
+
+
+def test_undecided_is_429_with_a_time_and_names_the_reason() -> None:
+    desk = Desk()
+    desk.store.put(replace(desk.book(), counted_scope=""))
+
+    verdict = desk.judge(gold_job().dict(), seconds=0.7)
+
+    assert (verdict.code, verdict.retry_after_seconds, verdict.allowed) == (429, 1, False)
+    assert "nothing is wrong with the object, try again in 1 s" in verdict.notes[0]
+
+
+def test_two_tiers_on_one_object_all_or_none() -> None:
+    desk = Desk(quota("g", **{GPU: 16}), quota("s", tier="silver", **{GPU: 1}))
+    built = jobset().role("a", gold_job("a")).role("b", job("b").gpu(2).priority_class("train-silver"))
+
+    verdict = desk.judge(built.dict())
+
+    assert ['tier "silver"' in text for text in quota_denials(verdict)] == [True]
+    assert desk.reserved(name="g") == 0
+
+
+def test_review_charges_one_after_the_other() -> None:
+    """Offline, where no object has a uid."""
+    desk = Desk()
+
+    first = desk.judge(gold_job("a").dict(), phase=Phase.REVIEW)
+    second = desk.judge(gold_job("b").dict(), phase=Phase.REVIEW)
+
+    assert first.allowed
+    assert quota_denials(second)
+
+
+def test_the_largest_gang_is_a_limit_for_each() -> None:
+    desk = Desk(quota(**{"largest-gang": 4}))
+
+    assert all(desk.judge(gold_job(name, pods=4).dict()).allowed for name in "abc")
+    assert quota_denials(desk.judge(gold_job("d", pods=5).dict())) == [
+        'tier "gold" of team-a allows gangs of 4 Pods at most, this one has 5'
+    ]
+
+
+def test_gangs_and_pods_are_counted() -> None:
+    desk = Desk(quota(gangs=2, pods=5))
+
+    assert all(desk.judge(gold_job(name, pods=2).dict()).allowed for name in "ab")
+    found = quota_denials(desk.judge(gold_job("c", pods=2).dict()))
+    assert any("2 gangs, 2 in use" in text for text in found)
+    assert any("5 pods, 4 in use" in text for text in found)

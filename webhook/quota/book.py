@@ -1,0 +1,244 @@
+"""The books of one TierQuota: what fits, what is reserved, what the leader's recount makes of it. Pure.
+
+Every function takes a quota and gives a new one; whoever calls writes it by compare-and-swap, so each of these steps
+happens to exactly the version that was read.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from webhook.quota.model import (
+    HOLDER_COUNT_MAX,
+    HOLDERS_PER_NAMESPACE,
+    Holder,
+    Join,
+    OpenGroup,
+    Reservation,
+    TierQuota,
+)
+from webhook.quota.usage import LARGEST_GANG, Amounts, Joining, add, within
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What one validating call asks one tier for, to be reserved in every quota of the tier that selects it."""
+
+    id: str
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    amounts: Mapping[str, int]
+    joining: tuple[Joining, ...] = ()
+    generation: int = 0
+    detached: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortfall:
+    """Why an order does not fit. asked: with what joining pays. For `largest-gang` nothing is in use."""
+
+    quota: TierQuota
+    resource: str
+    limit: int
+    in_use: int
+    asked: int
+
+    @property
+    def missing(self) -> int:
+        return self.asked - max(0, self.limit - self.in_use)
+
+
+def reserve(quota: TierQuota, order: Order) -> tuple[TierQuota, list[Shortfall]]:
+    """(the quota with the order in its books, ()) or (the same quota, what is missing). An order that is in the books
+    already, by its id, stays there once. What costs nothing here leaves the books as they are."""
+    if any(reservation.id == order.id for reservation in quota.reservations):
+        return quota, []
+    joins = tuple(_join(quota, joining) for joining in order.joining)
+    total: Amounts = dict(order.amounts)
+    for join in joins:
+        add(total, join.pays)
+    found = shortfalls(quota, total)
+    if found:
+        return quota, found
+    if not any(total.get(name) for name in quota.hard if name != LARGEST_GANG) and not joins:
+        return quota, []
+    reservation = Reservation(
+        id=order.id,
+        uid=order.uid,
+        kind=order.kind,
+        namespace=order.namespace,
+        name=order.name,
+        generation=order.generation,
+        amounts=_relevant(quota, order.amounts),
+        joins=tuple(_relevant_join(quota, join) for join in joins),
+        detached=order.detached,
+    )
+    return quota.with_reservations((*quota.reservations, reservation)), []
+
+
+def shortfalls(quota: TierQuota, asked: Mapping[str, int]) -> list[Shortfall]:
+    """One for each name that does not fit, in the order of names. Asking for nothing always fits, also where the limit
+    was lowered below what is in use (case R49)."""
+    result = []
+    for name in sorted(quota.hard):
+        amount = asked.get(name, 0)
+        in_use = 0 if name == LARGEST_GANG else quota.in_use(name)
+        if amount > 0 and in_use + amount > quota.hard[name]:
+            result.append(Shortfall(quota=quota, resource=name, limit=quota.hard[name], in_use=in_use, asked=amount))
+    return result
+
+
+def release(quota: TierQuota, ids: set[str]) -> TierQuota:
+    """Without these reservations."""
+    return quota.with_reservations(item for item in quota.reservations if item.id not in ids)
+
+
+# ---- bare gangs -------------------------------------------------------------------------------------------------
+def _join(quota: TierQuota, joining: Joining) -> Join:
+    """The places of a bare gang that these Pods take. The first to come pays for minCount of them, at its own price; those
+    who come next take what is paid for, as far as it lasts and is large enough."""
+    pending = [join for item in quota.reservations for join in item.joins if join.group == joining.group_uid]
+    record = next((group for group in quota.groups if group.uid == joining.group_uid), None)
+    payer = next((join for join in pending if join.opens), None)
+    if record is None and payer is None:
+        places = max(joining.min_count, joining.pod_count)
+        pays: Amounts = {}
+        add(pays, joining.per_pod, places)
+        add(pays, joining.once)
+        return Join(
+            group=joining.group_uid,
+            slots=joining.pod_count,
+            opens=places,
+            per_pod=dict(joining.per_pod),
+            pays=pays,
+        )
+    paid = sum(join.opens for join in pending) + (record.open if record is not None else 0)
+    free = max(0, paid - sum(join.slots for join in pending))
+    price = record.per_pod if record is not None and record.open else payer.per_pod if payer is not None else {}
+    slots = min(free, joining.pod_count) if within(_relevant(quota, joining.per_pod), price) else 0
+    pays = {}
+    add(pays, joining.per_pod, joining.pod_count - slots)
+    return Join(group=joining.group_uid, slots=slots, pays={name: number for name, number in pays.items() if number})
+
+
+def _relevant(quota: TierQuota, amounts: Mapping[str, int]) -> Amounts:
+    return {name: amounts[name] for name in quota.hard if amounts.get(name) and name != LARGEST_GANG}
+
+
+def _relevant_join(quota: TierQuota, join: Join) -> Join:
+    return Join(
+        group=join.group,
+        slots=join.slots,
+        opens=join.opens,
+        per_pod=_relevant(quota, join.per_pod),
+        pays=_relevant(quota, join.pays),
+    )
+
+
+# ---- the leader's recount ---------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What lives, in one tier and the namespaces of one quota: each holder once, with all that it is counted with, and
+    the bare gangs with live members."""
+
+    holders: Sequence[Holder]
+    groups: Sequence[OpenGroup] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recount:
+    """quota: with the new books. settled, lapsed: the reservations that are out of them. drift: what lives beyond what
+    was charged for, per name: objects that came in without Muster, or Pods beyond a plan (the surge of an update)."""
+
+    quota: TierQuota
+    settled: tuple[Reservation, ...]
+    lapsed: tuple[Reservation, ...]
+    drift: Mapping[str, int]
+
+
+class Fate(enum.StrEnum):
+    """What becomes of a reservation."""
+
+    KEEP = "keep"
+    SETTLED = "settled"  # its object is counted with the change
+    LAPSED = "lapsed"  # its object was never stored, or is gone
+
+
+def recounted(quota: TierQuota, counted: Counted, fate: Callable[[Reservation], Fate], leader: str) -> Recount:
+    """The books after a count. fate: of each reservation, decided on the same view as `counted`."""
+    used: Amounts = {}
+    for holder in counted.holders:
+        add(used, holder.amounts)
+    used = {name: used.get(name, 0) for name in quota.hard if name != LARGEST_GANG}
+    live = {group.uid for group in counted.groups}
+    out: dict[Fate, list[Reservation]] = {Fate.SETTLED: [], Fate.LAPSED: []}
+    kept: dict[str, Reservation] = {}
+    expected: Amounts = dict(quota.used)
+    for reservation in quota.reservations:
+        word = fate(reservation)
+        if word is Fate.KEEP:
+            kept[reservation.id] = _paid_by_group(reservation, live, expected)
+            continue
+        if word is Fate.SETTLED and reservation.detached:
+            # Its entry stays, so that the next count knows it, and reserves nothing.
+            kept[reservation.uid] = msgspec.structs.replace(reservation, amounts={}, joins=(), settled=True)
+        if not reservation.settled:
+            out[word].append(reservation)
+            if word is Fate.SETTLED:
+                add(expected, reservation.total)
+    drift = {name: used[name] - expected.get(name, 0) for name in used if used[name] > expected.get(name, 0)}
+    new = replace(
+        quota,
+        used=used,
+        reservations=tuple(kept.values()),
+        groups=tuple(counted.groups),
+        holders=notable(quota, counted.holders),
+        counted_scope=quota.scope,
+        counted_by=leader,
+    )
+    return Recount(
+        quota=new,
+        settled=tuple(out[Fate.SETTLED]),
+        lapsed=tuple(out[Fate.LAPSED]),
+        drift=drift if quota.is_counted else {},
+    )
+
+
+def _paid_by_group(reservation: Reservation, live: set[str], expected: Amounts) -> Reservation:
+    """A group with live members is in `used` whole, so who paid for its places in advance no longer has to."""
+    joins = []
+    for join in reservation.joins:
+        if join.opens and join.group in live:
+            add(expected, join.pays)
+            join = Join(group=join.group, slots=join.slots)  # noqa: PLW2901
+        joins.append(join)
+    return msgspec.structs.replace(reservation, joins=tuple(joins))
+
+
+def notable(quota: TierQuota, holders: Iterable[Holder]) -> tuple[Holder, ...]:
+    """The holders to write down for texts: the biggest of each namespace, of as many namespaces as there is room for."""
+    by_namespace: dict[str, list[Holder]] = {}
+    for holder in holders:
+        by_namespace.setdefault(holder.namespace, []).append(holder)
+    result: list[Holder] = []
+    for namespace in sorted(by_namespace):
+        biggest: dict[str, Holder] = {}
+        for name in quota.hard:
+            ranked = sorted(
+                (item for item in by_namespace[namespace] if item.amounts.get(name)),
+                key=lambda item, name=name: (-item.amounts[name], item.kind, item.name),  # type: ignore[misc]
+            )
+            biggest |= {f"{item.kind}/{item.name}": item for item in ranked[:HOLDERS_PER_NAMESPACE]}
+        result += [
+            msgspec.structs.replace(
+                item, amounts={name: item.amounts[name] for name in sorted(quota.hard) if item.amounts.get(name)}
+            )
+            for item in biggest.values()
+        ]
+    return tuple(result[:HOLDER_COUNT_MAX])

@@ -1,0 +1,258 @@
+"""TierQuota, `muster.dev/v1alpha1`: a limit for a tier over many namespaces, and the books of what it is used for.
+
+The object as read and as written; charts/muster/crds/tierquotas.yaml is its schema. The books are the status: `used` is
+what the leader counted from live objects, `reservations` is what was admitted and has not been seen stored yet. Their sum
+is what a charge is checked against, so nothing that was admitted is ever forgotten, and what was never stored lapses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+
+from webhook.objects.quantity import NANO, Quantity, QuantityError, text_of
+from webhook.policy.match import selector_matches
+from webhook.policy.model import LabelSelector
+from webhook.quota.usage import LARGEST_GANG, Amounts, add, whole
+
+API_VERSION = "muster.dev/v1alpha1"
+KIND = "TierQuota"
+
+RESERVATION_COUNT_MAX = 2000
+"""Reservations that one quota holds at a time, about 300 bytes each: a third of what etcd takes of one object. The leader
+takes them out within a second of the object being stored, so that many is a leader that is missing, or an attack."""
+
+HOLDER_COUNT_MAX = 100
+"""Holders that are written for texts, at most `HOLDERS_PER_NAMESPACE` of each namespace, about 120 bytes each."""
+
+HOLDERS_PER_NAMESPACE = 5
+
+
+class QuotaError(Exception):
+    """A TierQuota that cannot be used: which, and why. The CRD's schema keeps the API server from storing such a one."""
+
+
+class _Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    pass
+
+
+class Join(_Wire, frozen=True):
+    """Pods of a reservation that join a bare gang. slots: of the group's places these take. opens: places that this
+    reservation pays for (minCount of the group, for its first Pod), each at `per_pod`. pays: what is paid here."""
+
+    group: str
+    slots: int = 0
+    opens: int = 0
+    per_pod: dict[str, int] = {}
+    pays: dict[str, int] = {}
+
+
+class Reservation(_Wire, frozen=True):
+    """What one validating call was granted. id: of that call. uid: of the object, final in that phase. generation: the
+    object's after the change; once it is seen stored (or a later one), `used` holds it.
+
+    amounts: beside what `joins` pay. detached: a child that pays for itself, since a person wrote its owner reference:
+    counted apart from its owner as long as it lives (`settled`, once it is in `used`).
+    """
+
+    id: str
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    generation: int = 0
+    amounts: dict[str, int] = {}
+    joins: tuple[Join, ...] = ()
+    detached: bool = False
+    settled: bool = False
+
+    @property
+    def total(self) -> Amounts:
+        """All that is reserved; nothing once it is settled, since then `used` holds it."""
+        if self.settled:
+            return {}
+        total = dict(self.amounts)
+        for join in self.joins:
+            add(total, join.pays)
+        return total
+
+
+class OpenGroup(_Wire, frozen=True):
+    """A bare gang with live members. open: places that `used` pays for and no live Pod has, each at `per_pod`."""
+
+    uid: str
+    open: int = 0
+    per_pod: dict[str, int] = {}
+
+
+class Holder(_Wire, frozen=True):
+    """A live object and what it is counted with."""
+
+    kind: str
+    namespace: str
+    name: str
+    amounts: dict[str, int] = {}
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()}/{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TierQuota:
+    """hard, used: `usage` amounts. namespaces and selector both empty: every namespace. counted_scope: what `used` was
+    counted for (`scope` then); counted_by: which leader counts. Neither set: never counted."""
+
+    name: str
+    tier: str
+    hard: Mapping[str, int]
+    namespaces: tuple[str, ...] = ()
+    selector: LabelSelector | None = None
+    uid: str = ""
+    generation: int = 0
+    resource_version: str = ""
+    used: Mapping[str, int] = field(default_factory=dict)
+    reservations: tuple[Reservation, ...] = ()
+    groups: tuple[OpenGroup, ...] = ()
+    holders: tuple[Holder, ...] = ()
+    counted_scope: str = ""
+    counted_by: str = ""
+
+    @cached_property
+    def reserved(self) -> Amounts:
+        """The sum of the reservations, for the names in `hard`."""
+        total: Amounts = {}
+        for reservation in self.reservations:
+            add(total, reservation.total)
+        return {name: total[name] for name in self.hard if total.get(name)}
+
+    @cached_property
+    def scope(self) -> str:
+        """Changes whenever `used` would be counted over other objects or for other names."""
+        selector = self.selector.model_dump_json() if self.selector is not None else ""
+        text = "\0".join((self.tier, *sorted(self.namespaces), selector, *sorted(self.hard)))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def is_counted(self) -> bool:
+        """Do the books stand for today's scope? If not, nothing may be charged on them (case R48)."""
+        return self.counted_scope == self.scope
+
+    def in_use(self, name: str) -> int:
+        return self.used.get(name, 0) + self.reserved.get(name, 0)
+
+    def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """By name or by label; both given means either (as in the policy's scopes)."""
+        if not self.namespaces and self.selector is None:
+            return True
+        return namespace in self.namespaces or (self.selector is not None and selector_matches(self.selector, labels))
+
+    def with_reservations(self, reservations: Iterable[Reservation]) -> TierQuota:
+        return replace(self, reservations=tuple(reservations))
+
+
+# ---- raw objects ------------------------------------------------------------------------------------------------
+def from_raw(raw: Mapping[str, Any]) -> TierQuota:
+    """Raises QuotaError."""
+    metadata = raw.get("metadata") or {}
+    name = str(metadata.get("name") or "")
+    spec, status = raw.get("spec"), raw.get("status") or {}
+    if not isinstance(spec, Mapping) or not spec.get("tier") or not isinstance(spec.get("hard"), Mapping):
+        raise QuotaError(f'TierQuota "{name}": spec.tier and spec.hard must be set')
+    for resource in spec["hard"]:
+        if str(resource).startswith(("limits.", "requests.", "count/")):
+            # ResourceQuota's spelling: a limit that no charge ever has would be a silent "unlimited" (case R60).
+            raise QuotaError(f'TierQuota "{name}": spec.hard["{resource}"]: name the resource itself, without a prefix')
+    try:
+        selector = spec.get("namespaceSelector")
+        counted = status.get("counted") or {}
+        return TierQuota(
+            name=name,
+            tier=str(spec["tier"]),
+            hard=_amounts(spec["hard"]),
+            namespaces=tuple(spec.get("namespaces") or ()),
+            selector=None if selector is None else LabelSelector.model_validate(selector),
+            uid=str(metadata.get("uid") or ""),
+            generation=int(metadata.get("generation") or 0),
+            resource_version=str(metadata.get("resourceVersion") or ""),
+            used=_amounts(status.get("used")),
+            reservations=tuple(_reservation(item) for item in status.get("reservations") or ()),
+            groups=tuple(msgspec.convert(_numbers(item), OpenGroup) for item in status.get("groups") or ()),
+            holders=tuple(msgspec.convert(_numbers(item), Holder) for item in status.get("holders") or ()),
+            counted_scope=str(counted.get("scope") or ""),
+            counted_by=str(counted.get("by") or ""),
+        )
+    except (QuantityError, msgspec.ValidationError, ValidationError, TypeError, ValueError) as error:
+        raise QuotaError(f'TierQuota "{name}" cannot be read: {error}') from error
+
+
+def status_of(quota: TierQuota, conditions: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """The whole status, quantities as a person writes them. `summary` is for the printer columns."""
+    status: dict[str, Any] = {
+        "hard": texts(quota.hard),
+        "used": texts(quota.used),
+        "reserved": texts(quota.reserved),
+        "reservations": [_wire(item) for item in quota.reservations],
+        "groups": [_wire(item) for item in quota.groups],
+        "holders": [_wire(item) for item in quota.holders],
+        "counted": {"scope": quota.counted_scope, "by": quota.counted_by},
+        "summary": {
+            "namespaces": _namespaces(quota),
+            "hard": _summary(quota.hard, quota.hard),
+            "used": _summary(quota.hard, quota.used),
+            "reserved": _summary(quota.hard, quota.reserved),
+        },
+    }
+    if conditions:
+        status["conditions"] = list(conditions)
+    return status
+
+
+def amount_text(name: str, amount: int) -> str:
+    """An amount as a person writes it: ``8``, ``1500m`` of cpu, ``8Gi`` of memory."""
+    return text_of(name, Quantity(amount * (NANO // 1000 if name == "cpu" else NANO)))
+
+
+def texts(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {name: amount_text(name, amount) for name, amount in sorted(amounts.items())}
+
+
+def _amounts(raw: Any) -> Amounts:
+    return {str(name): whole(str(name), Quantity.parse(text)) for name, text in (raw or {}).items()}
+
+
+def _reservation(raw: Mapping[str, Any]) -> Reservation:
+    joins = [_numbers(item) for item in raw.get("joins") or ()]
+    return msgspec.convert({**_numbers(raw), "joins": joins}, Reservation)
+
+
+_AMOUNT_FIELDS = ("amounts", "perPod", "pays")
+
+
+def _numbers(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _amounts(value) if key in _AMOUNT_FIELDS else value for key, value in raw.items()}
+
+
+def _wire(item: Any) -> dict[str, Any]:
+    raw: dict[str, Any] = msgspec.to_builtins(item)
+    for part in (raw, *raw.get("joins", ())):
+        for key in _AMOUNT_FIELDS:
+            if key in part:
+                part[key] = texts(part[key])
+    return raw
+
+
+def _namespaces(quota: TierQuota) -> str:
+    if not quota.namespaces and quota.selector is None:
+        return "all"
+    return ",".join([*quota.namespaces, *(["by label"] if quota.selector is not None else [])])
+
+
+def _summary(hard: Mapping[str, int], amounts: Mapping[str, int]) -> str:
+    names = [name for name in sorted(hard) if amounts is hard or name != LARGEST_GANG]
+    return ",".join(f"{name}={amount_text(name, amounts.get(name, 0))}" for name in names)
