@@ -253,7 +253,7 @@ class TreeBounds:
         self.view = view
         self.root = root
         self.pods = distinct_pods(root)
-        keys = tuple(dict.fromkeys(_tree_keys(root)))
+        keys = tuple(dict.fromkeys([*_tree_keys(root), *_apart_keys(self.pods)]))
         self.cells = tables.cells(view.snapshot, view.question, label_keys(self.pods), keys)
         classes = self.cells.classes
         self.fits = {pod: fit(pod, classes, view.snapshot, optimistic=view.optimistic) for pod in self.pods}
@@ -415,6 +415,12 @@ def _tree_keys(group: GroupDemand) -> Iterator[str]:
     if isinstance(group, TreeDemand):
         for child in group.children:
             yield from _tree_keys(child)
+
+
+def _apart_keys(pods: tuple[PodDemand, ...]) -> Iterator[str]:
+    """Keys over which Pods keep each other away: the search counts Pods by them."""
+    for pod in pods:
+        yield from (key for key in pod.apart if key != HOSTNAME)
 
 
 def _is_uniform(group: GroupDemand) -> bool:

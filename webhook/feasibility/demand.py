@@ -97,6 +97,8 @@ def _single(pod_set: PodSet, group: LeafGroup | None, context: _Context) -> Dema
 
 
 def _demand(root: GroupDemand, pod_sets: list[PodSet], scope: Scope, name: str, context: _Context) -> Demand:
+    if len(pod_sets) > 1 and any(pod_set.template.spec.affinity for pod_set in pod_sets):
+        root = _with_doubt(root)
     return Demand(
         root=root,
         scope=scope,
@@ -104,6 +106,14 @@ def _demand(root: GroupDemand, pod_sets: list[PodSet], scope: Scope, name: str, 
         skip=_skip(pod_sets, context),
         suspended=any(pod_set.suspended for pod_set in pod_sets),
     )
+
+
+def _with_doubt(root: GroupDemand) -> GroupDemand:
+    """One role's anti-affinity may well mean another's Pods; between roles it is not modelled."""
+    if not any(pod.apart for leaf in Demand(root=root).leaves() for pod in leaf.pods):
+        return root
+    reason = Reason(Doubt.POD_AFFINITY, "required Pod anti-affinity that may mean Pods of other roles")
+    return replace(root, unknowns=(*root.unknowns, reason))
 
 
 def _skip(pod_sets: list[PodSet], context: _Context) -> Reason | None:

@@ -16,7 +16,7 @@ Where nodes may still come (open labels), or a DeviceClass may serve what nodes 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from webhook.feasibility import explain
@@ -24,7 +24,8 @@ from webhook.feasibility.bounds import LeafBounds, TreeBounds, View, leaf_bounds
 from webhook.feasibility.model import Demand, Doubt, GroupDemand, LeafDemand, Reason, TreeDemand
 from webhook.feasibility.nodefit import IMPLICIT_PREFIX
 from webhook.feasibility.result import Feasible, Infeasible, Placement, Proof, Result, Rung, Unknown, Witness
-from webhook.feasibility.search import Budget, BudgetUsedUpError, MixedSearch, TreeSearch, name_nodes, place_identical
+from webhook.feasibility.search import Budget, BudgetUsedUpError, MixedSearch, name_nodes, place_identical
+from webhook.feasibility.treesearch import TreeSearch
 from webhook.inventory import tables
 from webhook.inventory.snapshot import Question, Snapshot
 from webhook.inventory.tables import HOSTNAME
@@ -128,7 +129,7 @@ def _decide_leaf(leaf: LeafDemand, view: View, budget: Budget) -> Decision:
     if any(pod.spread for pod in leaf.pods):
         return Decision(bounds, view, doubt=Reason(Doubt.SPREAD, "topology spread"))
     if any(key != HOSTNAME for pod in leaf.pods for key in pod.apart):
-        return Decision(bounds, view, doubt=Reason(Doubt.POD_AFFINITY, "anti-affinity over several keys or roles"))
+        return _search_tree(leaf, bounds, view, budget)
     return _search_mixed(leaf, bounds, view, budget)
 
 
@@ -180,18 +181,36 @@ def _decide_tree(root: TreeDemand, view: View, budget: Budget) -> Decision:
     if any(pod.apart for pod in bounds.pods) and not bounds.cells.classes.base.has_unique_hostnames:
         return Decision(bounds, view, doubt=Reason(Doubt.HOSTNAME, "some nodes have no hostname label of their own"))
     if bounds.is_exact:
-        return Decision(bounds, view, make=lambda: _tree_placements(bounds, Budget(10**12)))
-    found = TreeSearch(bounds, budget).solve()
+        return Decision(bounds, view, make=lambda: _tree_placements(bounds))
+    found = TreeSearch(bounds, budget).greedy()
     if found is None:
-        return Decision(bounds, view, doubt=Reason(Doubt.BUDGET, "no arrangement of the nested groups was found"))
-    return Decision(bounds, view, make=lambda: found)
+        found = TreeSearch(bounds, budget).exact()
+    if found is None:
+        return Decision(bounds, view, rung=Rung.EXHAUSTED)
+    return Decision(bounds, view, make=partial(_given, found))
 
 
-def _tree_placements(bounds: TreeBounds, budget: Budget) -> tuple[Placement, ...]:
-    found = TreeSearch(bounds, budget).solve()
+def _tree_placements(bounds: TreeBounds) -> tuple[Placement, ...]:
+    found = TreeSearch(bounds, Budget(10**12)).greedy()
     if found is None:
         raise AssertionError("equal groups are placed one after another")
     return found
+
+
+def _search_tree(leaf: LeafDemand, bounds: LeafBounds, view: View, budget: Budget) -> Decision:
+    """A single group with limits that cross nodes, as a tree of one."""
+    tree = TreeBounds(TreeDemand(needed=1, children=(leaf,)), view)
+    if not tree.cells.is_complete:
+        return Decision(bounds, view, doubt=Reason(Doubt.POOL, "a pool's nodes under more than one topology key"))
+    found = TreeSearch(tree, budget).greedy() or TreeSearch(tree, budget).exact()
+    if found is None:
+        return Decision(bounds, view, rung=Rung.EXHAUSTED)
+    alone = tuple(replace(one, group=()) for one in found)
+    return Decision(bounds, view, make=partial(_given, alone))
+
+
+def _given(placements: tuple[Placement, ...]) -> tuple[Placement, ...]:
+    return placements
 
 
 # ---- the answer ---------------------------------------------------------------------------------------------------

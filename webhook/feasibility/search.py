@@ -1,4 +1,4 @@
-"""Witnesses: a placement that exists, found by construction, by first fit, or by a bounded exact search.
+"""Witnesses of one group: a placement that exists, found by construction, by first fit, or by a bounded exact search.
 
 `Budget` counts work units (one unit: one arrangement of one node looked at), so an answer is the same on every
 machine. First fit proves nothing when it fails; the exact search of a single group with mixed sets does: it looks at
@@ -8,17 +8,16 @@ every choice of Pods on every node, equal nodes taken together, and remembers wh
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
-from webhook.feasibility.bounds import MANY, LeafBounds, TreeBounds, View, extend, pod_count_min
-from webhook.feasibility.model import GroupDemand, LeafDemand, PodDemand, TreeDemand
+from webhook.feasibility.bounds import MANY, LeafBounds, View
+from webhook.feasibility.model import LeafDemand, PodDemand
 from webhook.feasibility.nodefit import fit, is_mapped
 from webhook.feasibility.result import Placement
 from webhook.feasibility.selectors import conflict
 from webhook.inventory import tables
 from webhook.inventory.tables import HOSTNAME, MISSING, Cells, Classes
 
-GroupPath = tuple[tuple[int, int], ...]
 Config = tuple[int, ...]
 
 
@@ -287,188 +286,3 @@ def name_nodes(cells: Cells, domain: int, found: list[tuple[int, Config, int]]) 
             node = cells.classes.base.nodes[free[class_index].pop()]
             result += [Placement((), i, node.name, count) for i, count in enumerate(config) if count]
     return tuple(result)
-
-
-# ---- composite trees: greedy, with undo ---------------------------------------------------------------------------
-@dataclass(slots=True)
-class _Move:
-    """Some equal nodes of a cell got more Pods."""
-
-    cell: int
-    class_index: int
-    before: Config
-    after: Config
-    node_count: int
-    group: GroupPath
-    pod_index: int
-    pod_count: int  # per node
-
-
-@dataclass(slots=True)
-class TreeSearch:
-    """Places a tree group by group, larger children first, each in the domain it fills best. What fails here is not
-    proved impossible. `solve` gives the placements or None; raises BudgetUsedUpError."""
-
-    bounds: TreeBounds
-    budget: Budget
-    types: tuple[PodDemand, ...] = ()
-    rooms: list[dict[tuple[int, Config], int]] = field(default_factory=list)
-    moves: list[_Move] = field(default_factory=list)
-    node: NodeRoom = field(init=False)
-
-    def __post_init__(self) -> None:
-        cells = self.bounds.cells
-        self.types = tuple(dict.fromkeys(replace(pod, count=None) for pod in self.bounds.pods))
-        self.node = NodeRoom(self.types, cells.classes, self.bounds.view)
-        nothing = (0,) * len(self.types)
-        for cell in range(cells.count):
-            entries = range(cells.indptr[cell], cells.indptr[cell + 1])
-            self.rooms.append({(int(cells.class_index[e]), nothing): int(cells.node_count[e]) for e in entries})
-
-    def solve(self) -> tuple[Placement, ...] | None:
-        if any(key != HOSTNAME for pod in self.types for key in pod.apart):
-            return None  # limits over other keys are left to the bounds
-        if not self._place(self.bounds.root, (), list(range(self.bounds.cells.count)), ()):
-            return None
-        return self._placements()
-
-    def _place(self, group: GroupDemand, keys: tuple[str, ...], cells: list[int], path: GroupPath) -> bool:
-        own = extend(keys, group.topology_key)
-        for domain in self._domains(group, keys, own, cells):
-            mark = len(self.moves)
-            if isinstance(group, LeafDemand):
-                if self._place_leaf(group, domain, path):
-                    return True
-            elif self._place_children(group, own, domain, path):
-                return True
-            self._undo(mark)
-        return False
-
-    def _domains(
-        self, group: GroupDemand, keys: tuple[str, ...], own: tuple[str, ...], cells: list[int]
-    ) -> list[list[int]]:
-        """The parts of these cells that one copy may use. A leaf takes the smallest that suffices, a composite the
-        one with most room."""
-        if own == keys:
-            return [cells]
-        ids = self.bounds.partition(own)[0]
-        parts: dict[int, list[int]] = {}
-        for cell in cells:
-            if ids[cell] != MISSING:
-                parts.setdefault(int(ids[cell]), []).append(cell)
-        units = self.bounds.units(replace(group, copies=1), own)
-        able = [domain for index, domain in parts.items() if units[index] > 0]
-        if isinstance(group, LeafDemand):
-            roomy = [(self._room(group, domain), domain) for domain in able]
-            return [domain for room, domain in sorted(roomy) if room >= group.needed]
-        return sorted(able, key=lambda domain: -sum(self._room_left(cell) for cell in domain))
-
-    def _room(self, leaf: LeafDemand, domain: list[int]) -> int:
-        total = 0
-        for pod in leaf.pods:
-            index = self._type(pod)
-            mine = 0
-            for cell in domain:
-                for (class_index, used), node_count in self.rooms[cell].items():
-                    self.budget.spend()
-                    mine += node_count * self.node.room(class_index, used, index)
-            total += mine if pod.count is None else min(mine, pod.count)
-        return total
-
-    def _room_left(self, cell: int) -> int:
-        self.budget.spend()
-        return sum(
-            node_count * self.node.room(class_index, used, 0)
-            for (class_index, used), node_count in self.rooms[cell].items()
-        )
-
-    def _type(self, pod: PodDemand) -> int:
-        return self.types.index(replace(pod, count=None))
-
-    def _place_children(self, group: TreeDemand, keys: tuple[str, ...], cells: list[int], path: GroupPath) -> bool:
-        wanted: list[tuple[int, int, int]] = []
-        for index, child in enumerate(group.children):
-            copies = group.needed if child.copies is None else min(child.copies, group.needed)
-            wanted += [(pod_count_min(child), index, copy) for copy in range(copies)]
-        wanted.sort()
-        # The smallest that suffice, larger ones first; then, if one finds no place, the others in turn.
-        chosen, spare = wanted[: group.needed], wanted[group.needed :]
-        placed = 0
-        for _, index, copy in sorted(chosen, reverse=True) + spare:
-            if placed == group.needed:
-                break
-            placed += self._place(group.children[index], keys, cells, (*path, (index, copy)))
-        return placed == group.needed
-
-    def _place_leaf(self, leaf: LeafDemand, cells: list[int], path: GroupPath) -> bool:
-        order = sorted(range(len(leaf.pods)), key=lambda i: max(self.node.fits[self._type(leaf.pods[i])], default=0))
-        for attempt in (order, order[::-1]) if len(order) > 1 else (order,):
-            mark = len(self.moves)
-            left = leaf.needed
-            for pod_index in attempt:
-                pod = leaf.pods[pod_index]
-                wanted = left if pod.count is None else min(left, pod.count)
-                left -= self._fill(pod, pod_index, wanted, cells, path)
-                if left <= 0:
-                    return True
-            self._undo(mark)
-        return False
-
-    def _fill(self, pod: PodDemand, pod_index: int, wanted: int, cells: list[int], path: GroupPath) -> int:
-        """Places up to `wanted` Pods, nodes that are in use first. Returns how many."""
-        index = self._type(pod)
-        placed = 0
-        for cell in cells:
-            room = self.rooms[cell]
-            for class_index, used in sorted(room, key=lambda bin_: (-sum(bin_[1]), bin_)):
-                self.budget.spend()
-                fit = self.node.room(class_index, used, index)
-                while fit and placed < wanted and room.get((class_index, used), 0):
-                    each = min(fit, wanted - placed)
-                    nodes = min(room[class_index, used], (wanted - placed) // each)
-                    after = (*used[:index], used[index] + each, *used[index + 1 :])
-                    self._move(_Move(cell, class_index, used, after, nodes, path, pod_index, each))
-                    placed += each * nodes
-            if placed == wanted:
-                break
-        return placed
-
-    def _move(self, move: _Move) -> None:
-        _shift(self.rooms[move.cell], (move.class_index, move.before), (move.class_index, move.after), move.node_count)
-        self.moves.append(move)
-
-    def _undo(self, mark: int) -> None:
-        while len(self.moves) > mark:
-            move = self.moves.pop()
-            _shift(
-                self.rooms[move.cell], (move.class_index, move.after), (move.class_index, move.before), move.node_count
-            )
-
-    def _placements(self) -> tuple[Placement, ...]:
-        """The moves once more, with named nodes."""
-        cells = self.bounds.cells
-        nothing = (0,) * len(self.types)
-        free: dict[tuple[int, int, Config], list[int]] = {}
-        for cell in range(cells.count):
-            for entry in range(cells.indptr[cell], cells.indptr[cell + 1]):
-                key = (cell, int(cells.class_index[entry]), nothing)
-                free[key] = [int(node) for node in cells.entry_nodes(entry)]
-        result: list[Placement] = []
-        for move in self.moves:
-            source = free[move.cell, move.class_index, move.before]
-            target = free.setdefault((move.cell, move.class_index, move.after), [])
-            for _ in range(move.node_count):
-                node = source.pop()
-                target.append(node)
-                name = cells.classes.base.nodes[node].name
-                result.append(Placement(move.group, move.pod_index, name, move.pod_count))
-        return tuple(result)
-
-
-def _shift(room: dict[tuple[int, Config], int], before: tuple[int, Config], after: tuple[int, Config], n: int) -> None:
-    left = room[before] - n
-    if left:
-        room[before] = left
-    else:
-        del room[before]
-    room[after] = room.get(after, 0) + n
