@@ -51,10 +51,10 @@ class MadeGroup:
     effect: str
 
 
-_JOB = "the Job controller cannot make the Job's PodGroup, so the Job never gets a Pod, and no event says why"
+_JOB = "the Job controller cannot make the PodGroup, so the Job never gets a Pod, and no event says why"
 _CHILD = "the Job controller cannot make the child Job's PodGroup, so that Job never gets a Pod, and no event says why"
 _OBJECT = "the API server refuses the group"
-_TEMPLATE = "the API server refuses each group that is made as this template says, and its Pods never start"
+_TEMPLATE = "the API server refuses each group made as this template says"
 
 
 def made_groups(facts: Facts) -> Iterator[MadeGroup]:

@@ -81,7 +81,7 @@ def _finding(made: MadeGroup, priority_class: core.PriorityClass) -> Finding:
     return Finding(
         field=made.field,
         message=(
-            f'gets PriorityClass "{name}"{default}: the class has preemptionPolicy "{_NEVER}" and the group gets '
+            f'gets PriorityClass "{name}"{default} with preemptionPolicy "{_NEVER}", and the group itself says '
             f'"PreemptLowerPriority": in 1.37 {made.effect}'
         ),
         fix=_fix(made),

@@ -62,9 +62,8 @@ def check(facts: Facts) -> Iterator[Finding]:
                 yield Finding(
                     field=pod_set.spec_path / "schedulingGates",
                     message=(
-                        f"holds Pods of {gang.title} back by {quoted(gates)}, and the gang starts with "
-                        f"{plural(gang.min_count, 'Pod')} without gates: in 1.37 all of them wait until then, and the "
-                        "group shows no condition"
+                        f"holds Pods of {gang.title} back by {quoted(gates)}, and in 1.37 all "
+                        f"wait, without a condition, until {plural(gang.min_count, 'Pod')} have no gates"
                     ),
                     fix="see that something takes the gates off, or suspend the Job instead",
                     seen=gates,

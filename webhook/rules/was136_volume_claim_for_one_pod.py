@@ -94,7 +94,7 @@ def _finding(facts: Facts, gang: Gang, name: str, field: FieldPath, most: int) -
         field=field,
         message=(
             f'the access mode of "{name}" is {_MODE}, so at most {plural(most, "Pod")} of '
-            f"{gang.title} can be placed together and it starts with {gang.min_count}: it never starts, on any cluster"
+            f"{gang.title} can be placed together and it starts with {gang.min_count}: {_outlook(gang)}"
         ),
         fix="use a claim with ReadWriteMany, or a generic ephemeral volume, which is one claim for each Pod",
         seen=gang.min_count,
@@ -102,3 +102,7 @@ def _finding(facts: Facts, gang: Gang, name: str, field: FieldPath, most: int) -
         excess=gang.min_count - most,
         at_most=cap.at_most(pod_cap(facts, "volumes", True)),
     )
+
+
+def _outlook(gang: Gang) -> str:
+    return "in 1.37 it waits for Pods without the volume" if gang.shared else "it never starts, on any cluster"

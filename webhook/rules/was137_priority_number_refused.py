@@ -56,8 +56,8 @@ META = RuleMeta(
     operations=frozenset({"CREATE"}),
 )
 
-_POD = "each Pod made from the template, so none ever starts"
-_GROUP = "each PodGroup made as this template says, the Job controller's for child Jobs too"
+_POD = "each Pod made of it, so none ever starts"
+_GROUP = "each PodGroup made of it, so child Jobs never get a Pod"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +105,15 @@ def _finding(written: _Set, given: Any) -> Finding:
     return Finding(
         field=written.field,
         message=(
-            f"is {written.value}, and {class_text(written.class_name)} gives {given}: the API server takes the template "
-            f"and refuses {written.refused}"
+            f"is {written.value}, and {_class(written)} {given}: the API server takes the template and refuses "
+            f"{written.refused}"
         ),
         fix=f"leave the field out, and name the PriorityClass whose {written.what} is {written.value}",
         seen=written.value,
         limit=given,
         at_most=written.at_most,
     )
+
+
+def _class(written: _Set) -> str:
+    return f"{class_text(written.class_name)} gives" if written.class_name else "what names no PriorityClass gets"

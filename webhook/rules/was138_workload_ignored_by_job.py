@@ -85,12 +85,14 @@ def _of_workload(facts: Facts, workload: core.Workload) -> Iterator[Finding]:
     # A Job that is not there yet may come with a schedulingGroup of its own.
     job = facts.surroundings.job(facts.namespace, owner.name).value
     if job is not None and gets_own_group(job):
-        yield _finding(SPEC / "controllerRef", f"is {owner}, which makes a Workload of its own and does not use this one")
+        yield _finding(
+            SPEC / "controllerRef", f"is {owner}, which makes a Workload of its own and does not use this one"
+        )
 
 
 def _finding(field: FieldPath, what: str) -> Finding:
     return Finding(
         field=field,
-        message=f"{what}: in 1.37 the Job controller takes only what it made itself, so what is written there is lost",
+        message=f"{what}: in 1.37 what it says is lost",
         fix="say it in the Job's spec.scheduling, or let the Job's Pods name a PodGroup of your own by schedulingGroup",
     )
