@@ -114,7 +114,7 @@ def _anti_affinity(pod_set: PodSet, key: str, namespace: str) -> Iterator[_Block
     anti_affinity = (pod_set.template.spec.affinity or {}).get("podAntiAffinity")
     terms = anti_affinity.get(field) if isinstance(anti_affinity, Mapping) else None
     at = pod_set.spec_path / "affinity" / "podAntiAffinity" / field
-    for index, term in enumerate(terms or ()):
+    for index, term in enumerate(terms if isinstance(terms, list) else ()):
         if not isinstance(term, Mapping) or term.get("topologyKey") != key or not own_namespace(term, namespace):
             continue
         if _matches_itself(term, pod_set):
