@@ -58,6 +58,9 @@ def evaluate(
         return Unknown((demand.skip,))
     budget = Budget(budget_units)
     decision = _decide_twice(demand, snapshot, question, budget)
+    is_endless = question is Question.NEVER and snapshot.has_endless_pool
+    if is_endless and decision.rung not in (None, Rung.ONE_POD):
+        return Unknown((Reason(Doubt.POOL, "a pool may add any number of nodes"),))
     if decision.rung is not None:
         return _infeasible(demand, decision, with_explanation)
     doubts = _doubts(demand.root)
@@ -103,6 +106,14 @@ def _doubts(group: GroupDemand) -> set[Reason]:
         for child in group.children:
             found |= _doubts(child)
     return found
+
+
+def copies_at_once(group: GroupDemand, snapshot: Snapshot, question: Question = Question.NEVER) -> int | None:
+    """How many equal groups find room at the same time (a LeaderWorkerSet's replicas); None where it is not exact."""
+    bounds = TreeBounds(TreeDemand(needed=1, children=(replace(group, copies=None),)), View(snapshot, question))
+    if not bounds.is_exact or not bounds.cells.is_complete or _doubts(group):
+        return None
+    return int(bounds.units(replace(group, copies=1), ()).sum())
 
 
 # ---- one pass -----------------------------------------------------------------------------------------------------
@@ -175,7 +186,7 @@ def _decide_tree(root: TreeDemand, view: View, budget: Budget) -> Decision:
         return Decision(bounds, view, doubt=Reason(Doubt.POOL, "a pool's nodes under more than one topology key"))
     best = int(bounds.root_units.max(initial=0))
     if best < root.needed:
-        return Decision(bounds, view, rung=Rung.TREE if len(bounds.root_units) else Rung.NO_DOMAIN)
+        return Decision(bounds, view, rung=_tree_rung(bounds))
     if any(pod.spread for pod in bounds.pods):
         return Decision(bounds, view, doubt=Reason(Doubt.SPREAD, "topology spread"))
     if any(pod.apart for pod in bounds.pods) and not bounds.cells.classes.base.has_unique_hostnames:
@@ -188,6 +199,12 @@ def _decide_tree(root: TreeDemand, view: View, budget: Budget) -> Decision:
     if found is None:
         return Decision(bounds, view, rung=Rung.EXHAUSTED)
     return Decision(bounds, view, make=partial(_given, found))
+
+
+def _tree_rung(bounds: TreeBounds) -> Rung:
+    if not len(bounds.root_units):
+        return Rung.NO_DOMAIN
+    return Rung.TREE if any(fits.any() for fits in bounds.fits.values()) else Rung.ONE_POD
 
 
 def _tree_placements(bounds: TreeBounds) -> tuple[Placement, ...]:

@@ -299,6 +299,15 @@ class Demand:
         """The same question without some constraints."""
         return replace(self, root=self.root.without(frozenset(parts))) if parts else self
 
+    def with_every_member(self) -> Demand | None:
+        """The same group with all of its Pods placed together, as most applications want it although minCount asks for
+        fewer; None where their number is not known or it is the same question."""
+        root = self.root
+        if isinstance(root, TreeDemand) or any(pod.count is None for pod in root.pods):
+            return None
+        total = sum(pod.count or 0 for pod in root.pods)
+        return replace(self, root=replace(root, needed=total)) if total > root.needed else None
+
     def leaves(self) -> tuple[LeafDemand, ...]:
         """All leaves, in field order."""
         result: list[LeafDemand] = []

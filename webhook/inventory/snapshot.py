@@ -182,6 +182,11 @@ class Snapshot:
                 return state.reason
         return None
 
+    @property
+    def has_endless_pool(self) -> bool:
+        """A pool whose size nobody knows: no sum over nodes proves anything, only what a single node cannot hold."""
+        return any(pool.node_count_max is None for pool in self.pools)
+
     def is_mapped(self, resource: str) -> str | None:
         """The DeviceClass that may serve this extended resource without any allocatable; None if none does."""
         for mapped in self.mapped_resources:

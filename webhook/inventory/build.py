@@ -1,0 +1,330 @@
+"""Raw objects -> Snapshot. No I/O and no clock: whoever reads the objects says how old they are.
+
+`build(objects, Settings(...))` takes what `kubectl get nodes,resourceslices,deviceclasses -o yaml` prints, flattened
+(webhook/sources/manifests.py), or what an agent watches: Nodes, DeviceClasses, RuntimeClasses, Pods (for "not now"
+only), and passes over every other kind. Export writes the same kinds, so nobody needs a new format; two annotations
+carry what a Node does not say of itself:
+
+- `muster.dev/high-water`: a JSON object of resource names and quantities that the node had in the last days;
+- `muster.dev/gone`: the node was deleted minutes ago and may come back.
+
+Both only ever add potential capacity, so nobody can cause a denial with them. What is not in the objects is not in the
+cluster: an export without its DeviceClasses hides the extended resources that they serve.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import msgspec
+
+from webhook.feasibility.selectors import host_ports
+from webhook.inventory.snapshot import (
+    HOLDS,
+    LIFECYCLE_TAINTS,
+    REPELLING_EFFECTS,
+    ExtendedClass,
+    Node,
+    Pool,
+    Snapshot,
+    State,
+    Taint,
+)
+from webhook.inventory.tables import AMOUNT_MAX
+from webhook.objects import core
+from webhook.objects.fieldpath import FieldPath
+from webhook.objects.quantity import Quantity, QuantityError
+from webhook.plan.requests import effective_request
+
+HIGH_WATER = "muster.dev/high-water"
+GONE = "muster.dev/gone"
+STABLE_SECONDS_MIN = 600
+AGE_SECONDS_MAX = 60
+# A pool without a known limit: enough nodes for any domain; a sum over them proves nothing (Snapshot.has_endless_pool).
+ENDLESS_NODE_COUNT = 2000
+
+_LIFECYCLE_PREFIXES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "karpenter.sh/")
+# Labels and annotations of nodes that something adds and removes: Karpenter, cluster-autoscaler, Cluster API, and the
+# node pools of managed clusters, whose autoscalers run where nobody in the cluster sees them.
+_AUTOSCALER_SIGNS = {
+    "karpenter.": "Karpenter",
+    "cluster-autoscaler.kubernetes.io/": "cluster-autoscaler",
+    "cluster.x-k8s.io/": "Cluster API",
+    "cloud.google.com/gke-nodepool": "a GKE node pool",
+    "eks.amazonaws.com/": "an EKS node group",
+    "kubernetes.azure.com/agentpool": "an AKS node pool",
+    "doks.digitalocean.com/node-pool": "a DOKS node pool",
+}
+_AUTOSCALER_KINDS = {
+    "NodePool": "Karpenter",
+    "NodeClaim": "Karpenter",
+    "MachineDeployment": "Cluster API",
+    "MachinePool": "Cluster API",
+    "MachineSet": "Cluster API",
+    "ProvisioningRequest": "cluster-autoscaler",
+}
+_AUTOSCALER_TAINTS = {"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"}
+
+
+class _NodeSpec(core.Base, frozen=True):
+    unschedulable: bool | None = None
+    taints: tuple[dict[str, Any], ...] | None = None
+
+
+class _NodeStatus(core.Base, frozen=True):
+    capacity: core.ResourceList | None = None
+    allocatable: core.ResourceList | None = None
+    conditions: tuple[dict[str, Any], ...] | None = None
+
+
+class _Node(core.Base, frozen=True):
+    metadata: core.ObjectMeta = core.ObjectMeta()
+    spec: _NodeSpec = _NodeSpec()
+    status: _NodeStatus = _NodeStatus()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What is known beside the objects.
+
+    closed: the policy's word. is_file: a file, closed unless the policy or a sign says otherwise. stable_seconds: since
+    when labels, taints and devices are unchanged; None if not known. age_seconds, age_seconds_max: for `fresh`.
+    synced: State(False, why) while a first list is still missing. version: given by a publisher; "" for a hash of the
+    content.
+    """
+
+    closed: Literal["auto", "true", "false"] = "auto"
+    pools: Sequence[Pool] = ()
+    is_file: bool = False
+    stable_seconds: float | None = None
+    age_seconds: float = 0.0
+    age_seconds_max: float = AGE_SECONDS_MAX
+    synced: State = HOLDS
+    version: str = ""
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the objects hold. problems: why the inventory is not complete."""
+
+    nodes: list[Node] = field(default_factory=list)
+    mapped: list[ExtendedClass] = field(default_factory=list)
+    overheads: dict[str, core.ResourceList] = field(default_factory=dict)
+    used: dict[str, Counter[str]] = field(default_factory=dict)
+    ports: dict[str, set[tuple[str, str, int]]] = field(default_factory=dict)
+    signs: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def build(objects: Iterable[Mapping[str, Any]], settings: Settings | None = None) -> Snapshot:
+    """The snapshot of these objects. Never raises: an object that cannot be read makes it incomplete."""
+    settings = settings or Settings()
+    found = _Found()
+    for raw in objects:
+        try:
+            _read(raw, found)
+        except (msgspec.ValidationError, TypeError, AttributeError) as error:
+            name = (raw.get("metadata") or {}).get("name", "?") if isinstance(raw.get("metadata"), Mapping) else "?"
+            found.problems.append(f'{raw.get("kind")} "{name}" cannot be read: {error}')
+    nodes = [
+        replace(node, used=found.used.get(node.name, node.used), used_ports=frozenset(found.ports.get(node.name, ())))
+        for node in sorted(found.nodes, key=lambda node: node.name)
+    ]
+    if not nodes and not settings.pools:
+        found.problems.append("the inventory holds no Node")
+    nodes += [node for pool in settings.pools for node in _pool_nodes(pool, nodes)]
+    return Snapshot(
+        version=settings.version or _version(nodes, found),
+        nodes=tuple(nodes),
+        age_seconds=settings.age_seconds,
+        complete=_complete(settings, found),
+        fresh=_fresh(settings),
+        closed=_closed(settings, found),
+        pools=tuple(settings.pools),
+        mapped_resources=tuple(sorted(set(found.mapped), key=lambda one: (one.resource, one.device_class))),
+        runtime_overheads=found.overheads,
+    )
+
+
+def _read(raw: Mapping[str, Any], found: _Found) -> None:
+    kind = raw.get("kind")
+    if kind == "Node":
+        node = msgspec.convert(raw, _Node)
+        found.nodes.append(_node(node, found))
+    elif kind == "DeviceClass":
+        device_class = msgspec.convert(raw, core.DeviceClass)
+        name = device_class.metadata.name
+        found.mapped.append(ExtendedClass(device_class=name, resource=f"deviceclass.resource.kubernetes.io/{name}"))
+        extended = (device_class.spec or {}).get("extendedResourceName")
+        if isinstance(extended, str) and extended:
+            found.mapped.append(ExtendedClass(device_class=name, resource=extended))
+    elif kind == "RuntimeClass":
+        runtime_class = msgspec.convert(raw, core.RuntimeClass)
+        overhead = runtime_class.overhead
+        found.overheads[runtime_class.metadata.name] = (overhead.pod_fixed if overhead else None) or {}
+    elif kind == "Pod":
+        _add_pod(msgspec.convert(raw, core.Pod), found)
+    elif kind in _AUTOSCALER_KINDS and "." in str(raw.get("apiVersion", "")):
+        found.signs.setdefault(_AUTOSCALER_KINDS[kind], f"a {kind}")
+
+
+# ---- nodes --------------------------------------------------------------------------------------------------------
+def _node(node: _Node, found: _Found) -> Node:
+    name = node.metadata.name
+    labels, annotations = node.metadata.labels or {}, node.metadata.annotations or {}
+    for key in (*labels, *annotations):
+        for prefix, who in _AUTOSCALER_SIGNS.items():
+            if key.startswith(prefix):
+                found.signs.setdefault(who, f'{key} on node "{name}"')
+    taints, away = _taints(node, found)
+    is_gone = GONE in annotations
+    # SetDefaults_NodeStatus: without allocatable, it is the capacity.
+    written = node.status.allocatable or node.status.capacity
+    if written is None and not is_gone:
+        found.problems.append(f'node "{name}" does not say yet what it has')
+    return Node(
+        name=name,
+        allocatable={} if is_gone else _amounts(written or {}, name, found),
+        labels=labels,
+        taints=taints,
+        potential=_high_water(node, found) | (_amounts(written or {}, name, found) if is_gone else {}),
+        away="deleted" if is_gone else away,
+        real=not is_gone,
+    )
+
+
+def _amounts(resources: core.ResourceList, name: str, found: _Found) -> dict[str, int]:
+    """In the scheduler's units. What is too large to count counts as endless; what cannot be read as well."""
+    result: dict[str, int] = {}
+    for resource, raw in resources.items():
+        try:
+            quantity = Quantity.parse(raw)
+        except QuantityError:
+            found.problems.append(f'node "{name}": {resource} cannot be read')
+            result[resource] = AMOUNT_MAX
+            continue
+        amount = quantity.milli_value() if resource == "cpu" else quantity.value()
+        result[resource] = AMOUNT_MAX if quantity.is_capped else max(0, min(amount, AMOUNT_MAX))
+    return result
+
+
+def _high_water(node: _Node, found: _Found) -> dict[str, int]:
+    written = (node.metadata.annotations or {}).get(HIGH_WATER)
+    if written is None:
+        return {}
+    try:
+        marks = json.loads(written)
+    except ValueError:
+        marks = None
+    if not isinstance(marks, dict):
+        found.problems.append(f'node "{node.metadata.name}": annotation {HIGH_WATER} cannot be read')
+        return {}
+    return _amounts(marks, node.metadata.name, found)
+
+
+def _taints(node: _Node, found: _Found) -> tuple[tuple[Taint, ...], str]:
+    """The taints that stay, sorted, and why the node takes no Pods today ("" if it does)."""
+    away = "cordoned" if node.spec.unschedulable else ""
+    for condition in node.status.conditions or ():
+        if condition.get("type") == "Ready" and condition.get("status") != "True":
+            away = away or "not ready"
+    if node.metadata.deletion_timestamp:
+        away = away or "being deleted"
+    lasting: list[Taint] = []
+    for raw in node.spec.taints or ():
+        taint = Taint(str(raw.get("key", "")), str(raw.get("value") or ""), str(raw.get("effect", "")))
+        if taint.key in _AUTOSCALER_TAINTS:
+            found.signs.setdefault("cluster-autoscaler", f'taint {taint.key} on node "{node.metadata.name}"')
+        if taint.effect not in REPELLING_EFFECTS:
+            continue
+        if taint.key in LIFECYCLE_TAINTS or taint.key.startswith(_LIFECYCLE_PREFIXES):
+            away = away or f"taint {taint.key}"
+        else:
+            lasting.append(taint)
+    return tuple(sorted(set(lasting))), away
+
+
+def _pool_nodes(pool: Pool, nodes: Sequence[Node]) -> list[Node]:
+    """The nodes that a pool may still add."""
+    there = sum(1 for node in nodes if pool.labels and pool.labels.items() <= node.labels.items())
+    limit = ENDLESS_NODE_COUNT if pool.node_count_max is None else max(0, pool.node_count_max - there)
+    return [
+        Node(
+            name=f"(pool {pool.name} {index})",
+            allocatable=pool.allocatable,
+            labels=pool.labels,
+            taints=pool.taints,
+            away=f"pool {pool.name}",
+            real=False,
+            open_labels=True,
+        )
+        for index in range(limit)
+    ]
+
+
+def _add_pod(pod: core.Pod, found: _Found) -> None:
+    """What a Pod that runs takes from its node; by its spec, which for a Pod in the middle of a resize is the target."""
+    node = pod.spec.node_name
+    if not node or pod.status.phase in ("Succeeded", "Failed"):
+        return
+    used = found.used.setdefault(node, Counter())
+    used["pods"] += 1
+    for name, quantity in effective_request(pod.spec, FieldPath(("spec",))).amounts.items():
+        used[name] += quantity.milli_value() if name == "cpu" else quantity.value()
+    found.ports.setdefault(node, set()).update(host_ports(pod.spec))
+
+
+# ---- states -------------------------------------------------------------------------------------------------------
+def _complete(settings: Settings, found: _Found) -> State:
+    if not settings.synced.holds:
+        return settings.synced
+    return State(False, found.problems[0]) if found.problems else HOLDS
+
+
+def _fresh(settings: Settings) -> State:
+    if settings.age_seconds <= settings.age_seconds_max:
+        return HOLDS
+    return State(
+        False, f"the inventory is {settings.age_seconds:.0f} s old, more than {settings.age_seconds_max:.0f} s"
+    )
+
+
+def _closed(settings: Settings, found: _Found) -> State:
+    """design.md, promise 2: closed only without any sign that nodes may come, or be changed."""
+    if settings.closed == "false":
+        return State(False, "the policy says that the inventory is not closed")
+    signs = [f'the policy declares the autoscaled pool "{pool.name}"' for pool in settings.pools]
+    signs += [f"{where} is a sign of {who}" for who, where in sorted(found.signs.items())]
+    if signs:
+        refused = "closed: true is not believed: " if settings.closed == "true" else ""
+        return State(False, refused + signs[0])
+    if settings.closed == "true" or settings.is_file:
+        return HOLDS
+    if settings.stable_seconds is None or settings.stable_seconds < STABLE_SECONDS_MIN:
+        return State(False, "labels, taints or devices of nodes changed less than ten minutes ago")
+    return HOLDS
+
+
+def _version(nodes: Sequence[Node], found: _Found) -> str:
+    """A hash of everything an answer may depend on; heartbeats are not in it."""
+    digest = hashlib.blake2b(digest_size=8)
+    for node in nodes:
+        parts: tuple[Any, ...] = (
+            node.name,
+            sorted(node.allocatable.items()),
+            sorted(node.labels.items()),
+            [str(taint) for taint in node.taints],
+            sorted(node.potential.items()),
+            node.away,
+            sorted(node.used.items()),
+            sorted(node.used_ports),
+        )
+        digest.update(repr(parts).encode())
+    digest.update(repr(sorted((one.resource, one.device_class) for one in found.mapped)).encode())
+    digest.update(repr(sorted((name, sorted(amounts.items())) for name, amounts in found.overheads.items())).encode())
+    return digest.hexdigest()
