@@ -17,13 +17,15 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
     wanted = selector.get("matchLabels") or {}
     if not isinstance(wanted, Mapping) or any(labels.get(key) != value for key, value in wanted.items()):
         return False
-    requirements = selector.get("matchExpressions") or ()
-    return all(isinstance(item, Mapping) and _holds(item, labels) for item in requirements)
+    requirements = selector.get("matchExpressions") or []
+    return isinstance(requirements, list) and all(
+        isinstance(item, Mapping) and _holds(item, labels) for item in requirements
+    )
 
 
 def _holds(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     value = labels.get(str(requirement.get("key")))
-    values = requirement.get("values") or ()
+    values = _items(requirement.get("values"))
     operator = requirement.get("operator")
     if value is None:
         return False  # the label may be added later, so NotIn and DoesNotExist prove nothing either
@@ -34,9 +36,14 @@ def _holds(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 def own_namespace(term: Mapping[str, Any], namespace: str) -> bool:
     """Does a Pod affinity term look at the Pod's own namespace, for certain?"""
-    if namespace in (term.get("namespaces") or ()):
+    if namespace in _items(term.get("namespaces")):
         return True
     selector = term.get("namespaceSelector")
     if selector is None:
         return not term.get("namespaces")
     return isinstance(selector, Mapping) and not selector.get("matchLabels") and not selector.get("matchExpressions")
+
+
+def _items(value: Any) -> list[Any]:
+    """A raw list; what is none holds nothing."""
+    return value if isinstance(value, list) else []
