@@ -17,7 +17,7 @@ def instructions(stage: int) -> list[tuple[str, str]]:
     joined = re.sub(r"\\\n", " ", "\n".join(lines))
     found = [(line.split(None, 1)[0], line.split(None, 1)[1]) for line in joined.splitlines() if line.strip()]
     starts = [index for index, (word, _) in enumerate(found) if word == "FROM"]
-    return found[starts[stage] : (starts + [len(found)])[stage + 1]]
+    return found[starts[stage] : [*starts, len(found)][stage + 1]]
 
 
 def test_the_last_stage_adds_one_folder_and_runs_nothing() -> None:

@@ -181,3 +181,19 @@ def test_expressions_fold_what_is_always_true_or_false() -> None:
 
 def test_a_glob_in_two_pieces_cannot_match_with_one_text_for_both() -> None:
     assert matches_any("u", ["a*bc"]) == "(u.startsWith('a') && u.endsWith('bc') && size(u) >= 3)"
+
+
+def test_what_is_said_twice_is_said_the_same() -> None:
+    """Registration may import neither the rules nor the pipeline, so it repeats a few of their facts."""
+    from webhook.admission import scope
+    from webhook.edge import app
+    from webhook.plan.parts import GROUP_TEMPLATE_ANNOTATION
+    from webhook.registration import conditions, render
+    from webhook.rules import _traps
+
+    assert conditions._METADATA_THAT_MATTERS == scope._METADATA_THAT_MATTERS
+    assert conditions.JOB_NAME_LENGTH_MAX == _traps.JOB_NAME_LENGTH_MAX
+    assert GROUP_TEMPLATE_ANNOTATION in conditions.GROUP_ANNOTATIONS
+    assert set(render.SYSTEM_NAMESPACES) == scope.SYSTEM_NAMESPACES
+    for path in render.PATHS.values():
+        assert (path.split("/")[2:] or ["default"])[0] in app._ENTRIES
