@@ -74,7 +74,7 @@ def test_r94_a_busy_cluster_is_not_an_impossible_one() -> None:
 
 def test_r95_a_pod_larger_than_any_node() -> None:
     made = any_job("train").parallelism(1).requests(cpu="97").toleration(GPU)
-    assert "cpu: 97, the largest node has 96" in impossible(made)
+    assert 'a Pod of "train" needs cpu: 97; the largest node has cpu: 96' in impossible(made)
     assert isinstance(answer(made, snapshot(pools=(pool(8, cpu=128_000),))), Unknown)
     assert isinstance(answer(any_job("train").requests(cpu="96").toleration(GPU)), Feasible)
 
@@ -96,7 +96,9 @@ def test_r98_scale_from_zero() -> None:
 
 
 def test_r98_a_pod_too_large_for_an_endless_pool_as_well() -> None:
-    assert "the largest node has 8" in impossible(gang(2, 16), snapshot("cpu-only", pools=(pool(None),)))
+    assert "the largest node has nvidia.com/gpu: 8" in impossible(
+        gang(2, 16), snapshot("cpu-only", pools=(pool(None),))
+    )
 
 
 def test_r100_a_pool_that_matches_is_never_impossible() -> None:

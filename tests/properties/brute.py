@@ -14,7 +14,7 @@ from webhook.inventory.snapshot import Node, Question, Snapshot
 
 HOSTNAME = "kubernetes.io/hostname"
 NAME = "\0metadata.name"
-ADDRESS_ANY = "0.0.0.0"
+ADDRESS_ANY = "0.0.0.0"  # noqa: S104  the wildcard of hostPort
 
 
 @dataclass(frozen=True)
@@ -78,32 +78,36 @@ def _accepts(
     for name, amount in pod.request:
         if sum(dict(other.pod.request).get(name, 0) for other in here) + amount > capacity.get(name, 0):
             return False
-    labels = dict(node.labels)
-    labels[NAME] = node.name
-    if any(key not in labels for key in pod.needed_keys):
-        return False
-    if any(not _holds(one, labels) for one in pod.selector):
-        return False
-    if pod.affinity is not None and not any(
-        all(_holds(one, labels) for one in (*term.labels, *term.names)) for term in pod.affinity
-    ):
+    if not _labels_match(node, pod):
         return False
     for taint in node.taints if pod.tolerations is not None else ():
         if not any(_tolerates(one, taint) for one in pod.tolerations or ()):
             return False
-    for other in here:
-        for ip, protocol, port in pod.ports:
-            for ip2, protocol2, port2 in other.pod.ports:
-                if (protocol, port) == (protocol2, port2) and (ip == ip2 or ADDRESS_ANY in (ip, ip2)):
-                    return False
+    if any(_same_port(one, two) for other in here for one in pod.ports for two in other.pod.ports):
+        return False
     for key in pod.apart:
-        value = labels.get(key)
+        value = node.labels.get(key)
         for other, where in placed:
             if other.pod.apart_labels == pod.apart_labels and key in other.pod.apart:
                 other_value = where.labels.get(key)
                 if value is not None and value == other_value:
                     return False
     return True
+
+
+def _labels_match(node: Node, pod: PodDemand) -> bool:
+    labels = dict(node.labels)
+    labels[NAME] = node.name
+    if any(key not in labels for key in pod.needed_keys):
+        return False
+    if any(not _holds(one, labels) for one in pod.selector):
+        return False
+    terms = pod.affinity
+    return terms is None or any(all(_holds(one, labels) for one in (*term.labels, *term.names)) for term in terms)
+
+
+def _same_port(one: tuple[str, str, int], two: tuple[str, str, int]) -> bool:
+    return one[1:] == two[1:] and (one[0] == two[0] or ADDRESS_ANY in (one[0], two[0]))
 
 
 def _holds(requirement, labels) -> bool:

@@ -27,6 +27,7 @@ TOLERATIONS = (
     Toleration(operator="Exists"),
 )
 KEYS = ("zone", "rack")
+ADDRESS_ANY = "0.0.0.0"  # noqa: S104  the wildcard of hostPort
 
 
 @st.composite
@@ -38,7 +39,10 @@ def nodes(draw: st.DrawFn, index: int) -> Node:
             labels[key] = value
     if draw(st.booleans()):
         labels["size"] = draw(st.sampled_from(("1", "2", "big")))
-    allocatable = {"cpu": draw(st.sampled_from((6, 5, 4, 3, 2, 0))), "pods": draw(st.sampled_from((9, 9, 9, 3, 2, 1, 0)))}
+    allocatable = {
+        "cpu": draw(st.sampled_from((6, 5, 4, 3, 2, 0))),
+        "pods": draw(st.sampled_from((9, 9, 9, 3, 2, 1, 0))),
+    }
     gpus = draw(st.sampled_from((4, 3, 2, 1, 0, None)))
     if gpus is not None:
         allocatable["x/gpu"] = gpus
@@ -92,7 +96,11 @@ def pod_demands(draw: st.DrawFn, count_max: int) -> PodDemand:
         selector=_rarely(draw, st.just((Requirement("disk", "In", ("a",)),)), ()),
         affinity=_rarely(draw, st.lists(terms(), max_size=2).map(tuple), None),
         tolerations=draw(st.one_of(st.just(()), st.sets(st.sampled_from(TOLERATIONS), max_size=2).map(tuple))),
-        ports=_rarely(draw, st.sampled_from((frozenset({("0.0.0.0", "TCP", 80)}), frozenset({("1.1.1.1", "TCP", 80)}))), frozenset()),
+        ports=_rarely(
+            draw,
+            st.sampled_from((frozenset({(ADDRESS_ANY, "TCP", 80)}), frozenset({("1.1.1.1", "TCP", 80)}))),
+            frozenset(),
+        ),
         apart=apart,
         apart_labels=(("app", draw(st.sampled_from("ab"))),) if apart else (),
         needed_keys=_rarely(draw, st.just(("zone",)), ()),

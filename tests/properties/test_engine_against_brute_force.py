@@ -49,7 +49,9 @@ def test_more_capacity_never_makes_it_infeasible(demand: Demand, snapshot: Snaps
     assert not (isinstance(before, Feasible) and isinstance(after, Infeasible))
 
 
-@given(st.one_of(clusters.demands(), clusters.trees()), clusters.snapshots(), st.sets(st.sampled_from(Part), min_size=1))
+@given(
+    st.one_of(clusters.demands(), clusters.trees()), clusters.snapshots(), st.sets(st.sampled_from(Part), min_size=1)
+)
 def test_relaxing_never_makes_it_infeasible(demand: Demand, snapshot: Snapshot, parts: set[Part]) -> None:
     before = evaluate(demand, snapshot)
     after = evaluate(demand.without(*parts), snapshot)

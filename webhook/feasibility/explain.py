@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from webhook.feasibility.bounds import LeafBounds, TreeBounds, View, leaf_bounds
-from webhook.feasibility.model import Demand, LeafDemand, Part, PodDemand, Toleration, TreeDemand
+from webhook.feasibility.model import Demand, LeafDemand, Part, PodDemand, Scope, Toleration, TreeDemand
 from webhook.feasibility.nodefit import blocking_taints, causes, column
 from webhook.feasibility.result import (
     Bottleneck,
@@ -50,6 +50,7 @@ def _of_leaf(demand: Demand, leaf: LeafDemand, bounds: LeafBounds, view: View, f
     here = kinds.class_index[entries]
     return Explanation(
         name=demand.name,
+        scope=demand.scope,
         needed=leaf.needed,
         unit="Pods",
         holds=holds,
@@ -81,6 +82,7 @@ def _of_tree(demand: Demand, root: TreeDemand, bounds: TreeBounds, view: View, f
     rows = [cells.keys.index(key) for key in bounds.root_keys]
     return Explanation(
         name=demand.name,
+        scope=demand.scope,
         needed=root.needed,
         unit="groups",
         holds=holds,
@@ -123,7 +125,9 @@ def _excluded(
         hit = left & ~free
         node_count = int(counts[hit[here]].sum())
         if node_count:
-            found.append(Excluded(kind, subject, _cause_text(kind, subject), node_count))
+            has_none = kind is CauseKind.RESOURCE and not column(classes, subject)[here][hit[here]].any()
+            words = f"without {subject}" if has_none else _cause_text(kind, subject)
+            found.append(Excluded(kind, subject, words, node_count))
             left &= free
     yield from sorted(found, key=lambda one: -one.node_count)
 
@@ -135,7 +139,7 @@ def _cause_text(kind: CauseKind, subject: str) -> str:
         CauseKind.AFFINITY: "outside the required node affinity",
         CauseKind.TAINT: f"taint {subject}",
         CauseKind.PORTS: "host port taken",
-        CauseKind.RESOURCE: f"too little {subject}",
+        CauseKind.RESOURCE: f"with too little {subject}",
         CauseKind.DEVICES: "without matching devices",
         CauseKind.PODS: "no room for Pods",
     }[kind]
@@ -198,7 +202,7 @@ def _fewer(demand: Demand, largest: int | None) -> Iterator[tuple[Suggestion, De
     is_leaf = isinstance(root, LeafDemand)
     change, field = (Change.MIN_COUNT, "minCount") if is_leaf else (Change.MIN_GROUP_COUNT, "minGroupCount")
     if largest is not None:
-        if 0 < largest < root.needed and demand.scope == "gang":
+        if 0 < largest < root.needed and demand.scope is Scope.GANG:
             doubtful = any(pod.unknowns for pod in demand.pods())
             tried = replace(demand, root=replace(root, needed=largest)) if doubtful else None
             yield Suggestion(change, "", largest, f"with {field} <= {largest}"), tried
@@ -273,17 +277,11 @@ def _has_topology(group: LeafDemand | TreeDemand) -> bool:
 def text(found: Infeasible) -> str:
     """One line for a tenant: needed, best domain, what is excluded, the largest that fits, what would make it fit."""
     why = found.explanation
-    kind = "gang" if why.needed > 1 or why.unit == "groups" else "Pod"
-    what = f'{kind} "{why.name}" needs {_needed(why)}'
-    if why.topology:
-        what += f" in one {'/'.join(why.topology)}"
-    parts = [f"{what}; {_best(why)}"]
-    if why.bottleneck and why.bottleneck.resource:
-        parts[0] += f" ({_shortage(why.bottleneck)})"
-    elif why.excluded:
-        place = "there" if why.best else "in the cluster"
+    parts = [f"{_asks(why)}; {_best(why)}"]
+    if why.excluded and not why.bottleneck:
+        place = " there" if why.best else ""
         listed = ", ".join(f"{one.node_count} {one.text}" for one in why.excluded[:_CAUSE_COUNT_MAX])
-        parts[0] += f" (nodes excluded {place}: {listed})"
+        parts[0] += f" (nodes excluded{place}: {listed})"
     if why.largest and why.needed > 1:
         parts.append(f"largest {'gang' if why.unit == 'Pods' else 'number of groups'} that fits: {why.largest}")
     if why.suggestions:
@@ -292,12 +290,14 @@ def text(found: Infeasible) -> str:
     return ". ".join([first, *(part[0].upper() + part[1:] for part in rest)])
 
 
-def _needed(why: Explanation) -> str:
+def _asks(why: Explanation) -> str:
+    main = ", ".join(f"{name}: {amount_text(name, amount)}" for name, amount in _main(why.per_pod))
+    where = f" in one {'/'.join(why.topology)}" if why.topology else ""
+    if why.scope is Scope.POD:
+        return f'a Pod of "{why.name}" needs ' + (main or "a node") + where
     unit = why.unit if why.needed != 1 else why.unit[:-1]
-    if not why.per_pod:
-        return f"{why.needed} {unit}"
-    main = _main(why.per_pod)
-    return f"{why.needed} {unit} of " + ", ".join(f"{name}: {amount_text(name, amount)}" for name, amount in main)
+    each = f" of {main}" if main else ""
+    return f'gang "{why.name}" needs {why.needed} {unit}{each}{where}'
 
 
 def _main(per_pod: tuple[tuple[str, int], ...]) -> list[tuple[str, int]]:
@@ -309,19 +309,16 @@ def _main(per_pod: tuple[tuple[str, int], ...]) -> list[tuple[str, int]]:
 def _best(why: Explanation) -> str:
     if not why.domain_count:
         return "no node has that label" if why.topology else "there is no node"
+    if why.bottleneck:
+        name = why.bottleneck.resource
+        if not why.bottleneck.largest:
+            return f"no node has {name}"
+        return f"the largest node has {name}: {amount_text(name, why.bottleneck.largest)}"
     if not why.holds:
-        return "none holds any" if why.topology else "no node holds any"
+        return "none holds any" if why.topology else "no node takes one"
     if not why.topology:
         return f"the cluster holds {why.holds}"
     return f'the best, "{"/".join(why.best)}", holds {why.holds}'
-
-
-def _shortage(bottleneck: Bottleneck) -> str:
-    name = bottleneck.resource
-    if not bottleneck.largest:
-        return f"no node has {name}"
-    asked, largest = amount_text(name, bottleneck.asked), amount_text(name, bottleneck.largest)
-    return f"each Pod asks {name}: {asked}, the largest node has {largest}"
 
 
 def amount_text(resource: str, amount: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from webhook.feasibility.model import Reason
+from webhook.feasibility.model import Reason, Scope
 from webhook.inventory.snapshot import Question
 
 
@@ -88,6 +88,7 @@ class Explanation:
     """
 
     name: str
+    scope: Scope
     needed: int
     unit: str
     holds: int
