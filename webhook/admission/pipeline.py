@@ -21,6 +21,7 @@ from webhook.facts.gather import ROUND_COUNT_MAX, ask_all, foreseen
 from webhook.facts.model import Facts, Operation, Phase, Requester
 from webhook.facts.source import Answer, FactSource, Found, Query
 from webhook.facts.surroundings import Surroundings
+from webhook.inventory.snapshot import Snapshot
 from webhook.mutations.catalogue import MUTATIONS
 from webhook.mutations.meta import Change, Mutation
 from webhook.objects import core
@@ -45,7 +46,8 @@ class Policies(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """All collaborators are given; nothing is global. Thread-safe as far as its parts are."""
+    """All collaborators are given; nothing is global. Thread-safe as far as its parts are. inventory: the newest
+    snapshot of the cluster's capacity; None where there is none, and then rules on capacity have nothing to say."""
 
     policies: Callable[[], Policies]
     source: FactSource
@@ -55,6 +57,7 @@ class Pipeline:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     complete_set: bool = False
     ledger: Ledger | None = None
+    inventory: Callable[[], Snapshot | None] = lambda: None
 
     def judge(self, request: AdmissionRequest, phase: Phase, deadline: float | None = None) -> Verdict:
         """deadline: time.monotonic() value. Raises RuleError (our bug) and nothing else."""
@@ -72,7 +75,8 @@ class Pipeline:
             return Verdict(short_circuit="garbage-collection")
         run = self._mutate if phase is Phase.MUTATING else self._validate
         verdict = run(facts, deadline)
-        versions = replace(verdict.versions, policy=policy.version, policy_name=policy.name)
+        inventory = "" if facts.inventory is None else facts.inventory.version
+        versions = replace(verdict.versions, policy=policy.version, policy_name=policy.name, inventory=inventory)
         return replace(verdict, versions=versions)
 
     # -- steps --------------------------------------------------------------------------------------------------
@@ -122,6 +126,7 @@ class Pipeline:
             surroundings=Surroundings({}),
             now=self.clock(),
             complete_set=self.complete_set,
+            inventory=self.inventory(),
         )
 
     def _validate(self, facts: Facts, deadline: float) -> Verdict:

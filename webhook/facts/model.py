@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from webhook.facts.surroundings import Surroundings
+from webhook.inventory.snapshot import Snapshot
 from webhook.objects import core
 from webhook.objects.request import AdmissionRequest
 from webhook.plan.model import GangPlan, GroupOrigin
@@ -46,6 +47,8 @@ class Facts:
     object of an UPDATE. kind and api_version are those of `raw` as the API server converted it. subresource: "" or
     "scale", "resize", "status", ... For a scale request `obj` is the Scale. complete_set: what the surroundings do not
     hold does not exist (`review --complete`). now: timezone-aware, given by the root, since rules read no clock.
+    inventory: the cluster's capacity, None where nobody gave one: then capacity is no question.
+    memo: what rules work out once per plan and share (webhook/rules/_capacity.py); never an answer of the surroundings.
     """
 
     phase: Phase
@@ -67,6 +70,8 @@ class Facts:
     surroundings: Surroundings
     now: datetime
     complete_set: bool = False
+    inventory: Snapshot | None = None
+    memo: dict[int, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def metadata(self) -> core.ObjectMeta:
