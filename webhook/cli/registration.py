@@ -166,14 +166,12 @@ class _RefusedError(Exception):
 def _connect(kubeconfig: Path | None) -> Any:
     import os
 
-    from kubernetes.config import ConfigException
-
-    from webhook.cluster.connection import Connection
+    from webhook.cluster.connection import ConfigError, Connection
 
     default = Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
     try:
         return Connection(kubeconfig or default)
-    except (ConfigException, OSError, ValueError) as error:
+    except (ConfigError, OSError, ValueError) as error:
         return _wrong(f"no cluster to apply to: {kubeconfig or default}: {error}")
 
 

@@ -16,6 +16,9 @@ import urllib3
 from kubernetes import client, config
 from urllib3.response import BaseHTTPResponse
 
+# A kubeconfig or service account that cannot be used, for roots that say so.
+ConfigError = config.ConfigException
+
 # One list page; the API server's own clients (kubectl, informers) use 500.
 PAGE_OBJECT_COUNT = 500
 
