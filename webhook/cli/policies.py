@@ -11,12 +11,13 @@ import typer
 
 from webhook.mutations.catalogue import MUTATIONS
 from webhook.policy.load import Known, LoadedPolicies, PolicyError, default_policies, load_policies
+from webhook.quota.charging import RULE as QUOTA_RULE
 from webhook.rules.catalogue import CATALOGUE
 
 SHIPPED = ("baseline", "strict", "staging-dry-run")
 
 KNOWN = Known(
-    rules=frozenset(rule.META.id for rule in CATALOGUE),
+    rules=frozenset(rule.META.id for rule in CATALOGUE) | {QUOTA_RULE},
     mutations=frozenset(mutation.META.id for mutation in MUTATIONS),
 )
 

@@ -1,0 +1,290 @@
+"""What lives, and what it is counted with: the leader's view of the cluster, fed by watches. Thread-safe, no I/O.
+
+The view may be behind the cluster, but never jumps back: each kind's events are applied in order, and a list that
+replaces them is newer. That is all the books need (docs/decisions/0006): an object that is stored and not seen yet has its
+reservation; one that is gone and still seen counts a moment too long.
+
+| object | counts |
+|---|---|
+| a controller (Job, JobSet, Deployment, ...) | the larger of its plan and the sum of what it owns |
+| a Pod | its own request, and what it owns beside it (a LeaderWorkerSet's leader owns its workers) |
+| finished, or a controller that is being deleted | nothing of its own; its Pods as long as they live |
+| a Pod that is being deleted | until it is gone, or `TERMINATING_SECONDS_MAX` have passed: its node is lost |
+| a child that a person wrote | by itself, beside its owner (a detached reservation says which) |
+| a bare gang | its members, and the places up to minCount that no member has yet, at the largest member's price |
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from webhook.quota.book import Counted
+from webhook.quota.model import Holder, OpenGroup
+from webhook.quota.usage import LARGEST_GANG, Amounts, Charge, Joining, add, largest
+
+LINGER_SECONDS = 0.5
+"""What shrinks or goes counts so much longer. Watches of different kinds are not in step: the Pods that a Job left behind
+may be seen a moment after its end."""
+
+TERMINATING_SECONDS_MAX = 900.0
+"""A Pod that is being deleted for so long, by the leader's clock, sits on a node that is gone. Longer than any
+terminationGracePeriodSeconds one should meet, and than the five minutes after which the node lifecycle controller deletes."""
+
+TOMBSTONE_SECONDS = 300.0
+_DEPTH_MAX = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One object. charges: its own plan's; () where it no longer counts. owner_uid: of its controller, "" without one.
+    min_count: of a PodGroup that is a bare gang. is_deleting matters for Pods."""
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    owner_uid: str = ""
+    generation: int = 0
+    charges: tuple[Charge, ...] = ()
+    min_count: int | None = None
+    is_deleting: bool = False
+
+    @property
+    def is_pod(self) -> bool:
+        return self.kind == "Pod"
+
+
+@dataclass(slots=True)
+class _Ghost:
+    """What a node was until a moment ago."""
+
+    node: Node
+    until: float
+
+
+class Census:
+    """clock: monotonic seconds. on_change: called after each change, from the thread that made it; must not block."""
+
+    def __init__(
+        self, *, clock: Callable[[], float] = time.monotonic, on_change: Callable[[], None] = lambda: None
+    ) -> None:
+        self._clock, self._on_change = clock, on_change
+        self._lock = threading.RLock()
+        self._nodes: dict[str, Node] = {}
+        self._ghosts: dict[str, _Ghost] = {}
+        self._tombstones: dict[str, float] = {}
+        self._deleting_since: dict[str, float] = {}
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._listed_at: dict[str, float] = {}
+
+    # -- what the watches tell ------------------------------------------------------------------------------------
+    def replace_kind(self, kind: str, nodes: Iterable[Node], started_at: float) -> None:
+        """A whole list of one kind. started_at: by this clock, before the list was asked for."""
+        new = {node.uid: node for node in nodes}
+        with self._lock:
+            gone = [uid for uid, node in self._nodes.items() if node.kind == kind and uid not in new]
+            for uid in gone:
+                self._remove(uid)
+            for node in new.values():
+                self._put(node)
+            self._listed_at[kind] = started_at
+        self._on_change()
+
+    def put(self, node: Node) -> None:
+        with self._lock:
+            self._put(node)
+        self._on_change()
+
+    def remove(self, uid: str) -> None:
+        with self._lock:
+            self._remove(uid)
+        self._on_change()
+
+    def set_labels(self, namespace: str, labels: Mapping[str, str] | None) -> None:
+        """Of a namespace; None: it is gone."""
+        with self._lock:
+            if labels is None:
+                self._labels.pop(namespace, None)
+            else:
+                self._labels[namespace] = dict(labels)
+        self._on_change()
+
+    def unsynced(self, kind: str) -> None:
+        """The kind's objects are no longer followed: nothing may be counted until they are listed again."""
+        with self._lock:
+            self._listed_at.pop(kind, None)
+
+    def listed_since(self, moment: float, kinds: Iterable[str]) -> bool:
+        """Has every one of these kinds been listed, by a list that began at this moment or later?"""
+        with self._lock:
+            return all(kind in self._listed_at and self._listed_at[kind] >= moment for kind in kinds)
+
+    def _put(self, node: Node) -> None:
+        old = self._nodes.get(node.uid)
+        now = self._clock()
+        if old is not None and old.charges != node.charges:
+            self._haunt(old, now)
+        if not node.is_deleting:
+            self._deleting_since.pop(node.uid, None)
+        elif node.is_pod:
+            self._deleting_since.setdefault(node.uid, now)
+        self._nodes[node.uid] = node
+
+    def _remove(self, uid: str) -> None:
+        now = self._clock()
+        node = self._nodes.pop(uid, None)
+        if node is not None and not node.is_pod:
+            self._haunt(node, now)
+        self._deleting_since.pop(uid, None)
+        self._tombstones[uid] = now
+        for old in [old for old, at in self._tombstones.items() if now - at > TOMBSTONE_SECONDS]:
+            del self._tombstones[old]
+
+    def _haunt(self, node: Node, now: float) -> None:
+        ghost = self._ghosts.get(node.uid)
+        if ghost is not None and ghost.until > now:
+            node = replace(node, charges=_larger(node.charges, ghost.node.charges))
+        self._ghosts[node.uid] = _Ghost(node, now + LINGER_SECONDS)
+
+    # -- what the recount asks ------------------------------------------------------------------------------------
+    def node(self, uid: str) -> Node | None:
+        with self._lock:
+            return self._nodes.get(uid)
+
+    def is_gone(self, uid: str) -> bool:
+        """Was it seen, and seen going?"""
+        with self._lock:
+            return uid in self._tombstones and uid not in self._nodes
+
+    def labels(self, namespace: str) -> Mapping[str, str]:
+        with self._lock:
+            return self._labels.get(namespace, {})
+
+    def settles_at(self) -> float | None:
+        """When the next ghost or stuck Pod stops counting; None if nothing waits for time to pass."""
+        with self._lock:
+            moments = [ghost.until for ghost in self._ghosts.values()]
+            moments += [since + TERMINATING_SECONDS_MAX for since in self._deleting_since.values()]
+            return min(moments, default=None)
+
+    def count(self, tier: str, selects: Callable[[str], bool], detached: frozenset[str]) -> Counted:
+        """Everything of one tier in the namespaces that `selects` takes. detached: uids counted apart from their owner."""
+        with self._lock:
+            return _Tally(self._present(), tier, selects, detached).counted()
+
+    def _present(self) -> dict[str, Node]:
+        """The nodes as they count now: ghosts at their larger self, without Pods that are stuck."""
+        now = self._clock()
+        self._ghosts = {uid: ghost for uid, ghost in self._ghosts.items() if ghost.until > now}
+        present = dict(self._nodes)
+        for uid, ghost in self._ghosts.items():
+            node = present.get(uid)
+            charges = ghost.node.charges if node is None else _larger(node.charges, ghost.node.charges)
+            present[uid] = replace(node or ghost.node, charges=charges)
+        for uid, since in self._deleting_since.items():
+            if now - since >= TERMINATING_SECONDS_MAX:
+                present.pop(uid, None)
+        return present
+
+
+def _larger(one: tuple[Charge, ...], other: tuple[Charge, ...]) -> tuple[Charge, ...]:
+    """Per tier and name the larger amount."""
+    by_tier = {charge.tier: charge for charge in one}
+    for charge in other:
+        mine = by_tier.get(charge.tier)
+        if mine is None:
+            by_tier[charge.tier] = charge
+        else:
+            by_tier[charge.tier] = Charge(
+                tier=charge.tier,
+                amounts=largest(mine.amounts, charge.amounts),
+                joining=max(mine.joining, charge.joining, key=lambda items: sum(item.pod_count for item in items)),
+            )
+    return tuple(by_tier.values())
+
+
+@dataclass(slots=True)
+class _Members:
+    """Of one bare gang."""
+
+    pod_count: int = 0
+    per_pod: Amounts = field(default_factory=dict)
+    once: Amounts = field(default_factory=dict)
+    namespace: str = ""
+    name: str = ""
+
+
+class _Tally:
+    """One tier, some namespaces, one moment."""
+
+    def __init__(
+        self, nodes: Mapping[str, Node], tier: str, selects: Callable[[str], bool], detached: frozenset[str]
+    ) -> None:
+        self._nodes, self._tier, self._detached = nodes, tier, detached
+        chosen: dict[str, bool] = {}
+        self._mine: list[Node] = []
+        self._children: dict[str, list[Node]] = {}
+        for node in nodes.values():
+            if node.namespace not in chosen:
+                chosen[node.namespace] = selects(node.namespace)
+            if not chosen[node.namespace]:
+                continue
+            if node.owner_uid in nodes and node.uid not in detached:
+                self._children.setdefault(node.owner_uid, []).append(node)
+            else:
+                self._mine.append(node)
+
+    def counted(self) -> Counted:
+        holders: list[Holder] = []
+        groups: dict[str, _Members] = {}
+        for node in self._mine:
+            amounts = self._subtree(node, 0)
+            if any(amounts.values()):
+                holders.append(Holder(kind=node.kind, namespace=node.namespace, name=node.name, amounts=amounts))
+            for joining in self._joining(node):
+                self._add_member(groups, node, joining)
+        opened: list[OpenGroup] = []
+        for uid, members in sorted(groups.items()):
+            group = self._nodes.get(uid)
+            if group is None or group.min_count is None:
+                continue  # the group is gone or basic by now: its members count as they are
+            open_count = max(0, group.min_count - members.pod_count)
+            extra: Amounts = dict(members.once)
+            add(extra, members.per_pod, open_count)
+            holders.append(Holder(kind="PodGroup", namespace=group.namespace, name=group.name, amounts=extra))
+            opened.append(OpenGroup(uid=uid, open=open_count, per_pod=members.per_pod if open_count else {}))
+        return Counted(holders=holders, groups=opened)
+
+    def _add_member(self, groups: dict[str, _Members], node: Node, joining: Joining) -> None:
+        members = groups.setdefault(joining.group_uid, _Members(namespace=node.namespace, name=joining.group_name))
+        members.pod_count += joining.pod_count
+        members.per_pod = largest(members.per_pod, joining.per_pod)
+        members.once = dict(joining.once)
+
+    def _joining(self, node: Node) -> Iterable[Joining]:
+        return (joining for charge in node.charges if charge.tier == self._tier for joining in charge.joining)
+
+    def _own(self, node: Node) -> Amounts:
+        """The plan's Pods, those that join a bare gang included, without the places of others."""
+        total: Amounts = {}
+        for charge in node.charges:
+            if charge.tier == self._tier:
+                add(total, {name: number for name, number in charge.amounts.items() if name != LARGEST_GANG})
+                for joining in charge.joining:
+                    add(total, joining.per_pod, joining.pod_count)
+        return total
+
+    def _subtree(self, node: Node, depth: int) -> Amounts:
+        own = self._own(node)
+        if depth >= _DEPTH_MAX:
+            return own
+        below: Amounts = {}
+        for child in self._children.get(node.uid, ()):
+            add(below, self._subtree(child, depth + 1))
+        if node.is_pod:
+            add(own, below)
+            return own
+        return largest(own, below)

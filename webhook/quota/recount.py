@@ -1,0 +1,157 @@
+"""The leader's work on the books: count what lives, take settled and lapsed reservations out, say what did not add up.
+
+One leader at a time counts, and a quota knows who: `counted_by`. A new leader first writes its name there, by
+compare-and-swap, which makes every later write of the former leader fail; only lists that began after that may be counted
+from. So no count ever rests on an older view than the count before it (docs/decisions/0006).
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from webhook.quota.book import Fate, Recount, recounted
+from webhook.quota.census import Census
+from webhook.quota.model import Reservation, TierQuota
+from webhook.quota.store import QuotaStore, Written
+
+RESERVATION_SECONDS = 90.0
+"""How long a reservation waits for its object, by the leader's own clock. kube-apiserver gives up a request after 60 s
+(--request-timeout): what is not stored by then never will be."""
+
+WRITE_SECONDS_MAX = 5.0
+
+
+class Seen(enum.StrEnum):
+    """A live read of a reservation's object."""
+
+    ABSENT = "absent"  # no such object, or another one of that name
+    PAST = "past"  # it is there and no longer counts: a finished Pod
+    PRESENT = "present"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    seen: Seen
+    generation: int = 0
+
+
+class Journal(Protocol):
+    """Told what the recount found, for metrics and events. Must not raise."""
+
+    def lapsed(self, quota: TierQuota, reservations: Sequence[Reservation]) -> None: ...
+
+    def drift(self, quota: TierQuota, amounts: Mapping[str, int]) -> None: ...
+
+    def counted(self, quotas: Sequence[TierQuota]) -> None: ...
+
+
+class NoJournal:
+    """A Journal that keeps nothing."""
+
+    def lapsed(self, quota: TierQuota, reservations: Sequence[Reservation]) -> None:
+        pass
+
+    def drift(self, quota: TierQuota, amounts: Mapping[str, int]) -> None:
+        pass
+
+    def counted(self, quotas: Sequence[TierQuota]) -> None:
+        pass
+
+
+class Recounter:
+    """Call `run_once` from one thread, whenever something changed and now and then. identity: unique to this process.
+
+    look: a live read. relist: asks for new lists of every kind; they show in the census when they are there. kinds: those
+    that must be listed before anything is counted.
+    """
+
+    def __init__(
+        self,
+        store: QuotaStore,
+        census: Census,
+        *,
+        identity: str,
+        kinds: Sequence[str],
+        look: Callable[[Reservation], Looked],
+        relist: Callable[[], None],
+        journal: Journal | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        reservation_seconds: float = RESERVATION_SECONDS,
+    ) -> None:
+        self._store, self._census, self._identity = store, census, identity
+        self._kinds, self._look, self._relist = tuple(kinds), look, relist
+        self._journal = journal or NoJournal()
+        self._clock, self._reservation_seconds = clock, reservation_seconds
+        self._first_seen: dict[str, float] = {}
+        self._fenced_at = float("-inf")
+
+    def run_once(self) -> bool:
+        """True if every quota's books are right now; False if somebody wrote in between or a list is missing: call again.
+        Raises StoreError."""
+        quotas = self._store.all(self._clock() + WRITE_SECONDS_MAX)
+        if not self._fence(quotas):
+            return False
+        present = {item.id for quota in quotas for item in quota.reservations if not item.settled}
+        now = self._clock()
+        self._first_seen = {item: self._first_seen.get(item, now) for item in present}
+        results = [self._recount(quota) for quota in quotas]
+        self._journal.counted([quota for quota, _ in results])
+        return all(done for _, done in results)
+
+    def next_due(self) -> float | None:
+        """When, by the clock, a reservation's time is up; None if none waits."""
+        return min((at + self._reservation_seconds for at in self._first_seen.values()), default=None)
+
+    def _fence(self, quotas: Sequence[TierQuota]) -> bool:
+        """Takes over the quotas that another leader counted; True once lists are newer than that."""
+        for quota in quotas:
+            if quota.counted_by in ("", self._identity):
+                continue
+            written = self._store.write(replace(quota, counted_by=self._identity), self._clock() + WRITE_SECONDS_MAX)
+            if written is Written.DONE:
+                self._fenced_at = self._clock()
+                self._relist()
+            return False
+        return self._census.listed_since(self._fenced_at, self._kinds)
+
+    def _recount(self, quota: TierQuota) -> tuple[TierQuota, bool]:
+        fates = {reservation.id: self._fate(reservation) for reservation in quota.reservations}
+        detached = frozenset(reservation.uid for reservation in quota.reservations if reservation.detached)
+        counted = self._census.count(
+            quota.tier, lambda namespace: quota.selects(namespace, self._census.labels(namespace)), detached
+        )
+        result = recounted(quota, counted, lambda reservation: fates[reservation.id], self._identity)
+        if result.quota == quota:
+            return quota, True
+        if self._store.write(result.quota, self._clock() + WRITE_SECONDS_MAX) is not Written.DONE:
+            return quota, False
+        self._tell(result)
+        return result.quota, True
+
+    def _tell(self, result: Recount) -> None:
+        if result.lapsed:
+            self._journal.lapsed(result.quota, result.lapsed)
+        if result.drift:
+            self._journal.drift(result.quota, result.drift)
+
+    def _fate(self, reservation: Reservation) -> Fate:
+        node = self._census.node(reservation.uid)
+        if node is not None and node.generation >= reservation.generation:
+            return Fate.SETTLED
+        if node is None and (reservation.settled or self._census.is_gone(reservation.uid)):
+            return Fate.LAPSED
+        if self._clock() - self._first_seen.get(reservation.id, self._clock()) < self._reservation_seconds:
+            return Fate.KEEP
+        looked = self._look(reservation)
+        if looked.seen is Seen.ABSENT:
+            return Fate.LAPSED
+        if looked.seen is Seen.PAST or (
+            looked.seen is Seen.PRESENT and node is not None and node.generation >= looked.generation
+        ):
+            return Fate.SETTLED  # what is stored is counted; the change that was paid for never came
+        return Fate.KEEP
