@@ -2,7 +2,7 @@
 
 ## What it checks
 A Workload with controllerRef and controller owner reference to a Job, or a PodGroup of that Job's Workload with the
-Job as its controller, written by somebody else than a trusted controller.
+Job as its controller, written by somebody else than a trusted controller. An update counts if it adds the reference.
 
 ## Why
 The Job controller of 1.37 tells its own objects by the owner reference, which anyone can write. When it finds two
@@ -60,6 +60,8 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
     owner = controller_of(facts.metadata)
     if facts.requester.trusted or owner is None or (owner.group, owner.kind) != ("batch", "Job"):
         return
+    if facts.old is not None and facts.old.metadata.controller() == facts.metadata.controller():
+        return  # it was the Job's before, most likely the Job controller's own: this update makes nothing of it
     looked = facts.surroundings.job(facts.namespace, owner.name)
     if looked.unknown is not None:
         yield Unresolved(reason=f'whether Job "{owner.name}" is the owner: {looked.unknown}')
