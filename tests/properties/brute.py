@@ -78,10 +78,10 @@ def _accepts(
     for name, amount in pod.request:
         if sum(dict(other.pod.request).get(name, 0) for other in here) + amount > capacity.get(name, 0):
             return False
-    if not _labels_match(node, pod):
+    if not labels_match(node, pod):
         return False
     for taint in node.taints if pod.tolerations is not None else ():
-        if not any(_tolerates(one, taint) for one in pod.tolerations or ()):
+        if not any(tolerates(one, taint) for one in pod.tolerations or ()):
             return False
     if any(_same_port(one, two) for other in here for one in pod.ports for two in other.pod.ports):
         return False
@@ -95,7 +95,7 @@ def _accepts(
     return True
 
 
-def _labels_match(node: Node, pod: PodDemand) -> bool:
+def labels_match(node: Node, pod: PodDemand) -> bool:
     labels = dict(node.labels)
     labels[NAME] = node.name
     if any(key not in labels for key in pod.needed_keys):
@@ -128,7 +128,7 @@ def _holds(requirement, labels) -> bool:
     raise AssertionError(requirement.operator)
 
 
-def _tolerates(toleration, taint) -> bool:
+def tolerates(toleration, taint) -> bool:
     if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
     return toleration.operator == "Exists" or toleration.value == taint.value
