@@ -83,6 +83,7 @@ def leaf_bounds(leaf: LeafDemand, view: View) -> LeafBounds:
         else _apart_from_own_key(pod, keys, domain_sums(kinds, one))
         for pod, one in zip(leaf.pods, fits, strict=True)
     )
+    caps = tuple(_device_caps(pod, one, cap, kinds) for pod, one, cap in zip(leaf.pods, fits, caps, strict=True))
     if len(leaf.pods) == 1:
         pod = leaf.pods[0]
         is_exact = not pod.spread and len(_inner_keys(pod, keys)) <= 1
@@ -97,6 +98,22 @@ def domain_sums(kinds: DomainKinds, per_class: Ints) -> Ints:
     if not len(kinds.starts):
         return np.zeros(0, dtype=np.int64)
     return np.add.reduceat(per_class[kinds.class_index] * kinds.node_count, kinds.starts)
+
+
+def domain_most(kinds: DomainKinds, per_class: Ints) -> Ints:
+    """int64 [kind]: the most on one of a domain's nodes."""
+    if not len(kinds.starts):
+        return np.zeros(0, dtype=np.int64)
+    return np.maximum.reduceat(per_class[kinds.class_index], kinds.starts)
+
+
+def _device_caps(pod: PodDemand, one: Ints, cap: Ints, kinds: DomainKinds) -> Ints:
+    """Pods that share a claim on devices of one node are all there; devices of many nodes are counted once."""
+    if pod.pins:
+        cap = np.minimum(cap, domain_most(kinds, one))
+    if pod.devices is not None:
+        cap = np.minimum(cap, pod.devices.ceiling(kinds.cells.classes.base))
+    return cap
 
 
 def _only(kinds: DomainKinds, value: str) -> DomainKinds:
@@ -195,7 +212,9 @@ def _mixed(
     holds: Ints = np.minimum(np.sum(singles, axis=0), everyone)
     for subset in _subsets(len(pods)):
         chosen = tuple(pods[i] for i in subset)
-        cap = domain_sums(kinds, together(chosen, tuple(fits[i] for i in subset), classes, view))
+        joint = together(chosen, tuple(fits[i] for i in subset), classes, view)
+        is_pinned = bool(set.intersection(*(set(pod.pins) for pod in chosen)))
+        cap = domain_most(kinds, joint) if is_pinned else domain_sums(kinds, joint)
         outside = everyone - sum(counts[i] for i in subset)
         rest = np.minimum(
             np.sum([singles[i] for i in range(len(pods)) if i not in subset] or [np.zeros_like(cap)], axis=0), outside

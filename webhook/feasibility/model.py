@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from webhook.objects.fieldpath import FieldPath
 from webhook.plan.model import PlannedClaim
@@ -152,10 +151,22 @@ class SpreadLimit:
 
 
 class DeviceNeed(Protocol):
-    """What the device engine makes of a Pod's claims. Hashable and equal where the need is equal."""
+    """What the device engine (devices.py) makes of a Pod's claims. Hashable and equal where the need is equal.
 
-    def most(self, signature: Hashable) -> int | None:
-        """At most how many such Pods a node with this device signature (Node.devices) holds; None: no limit known."""
+    key: a tables.NodeKey, which tells nodes apart by the devices that count for this need.
+    """
+
+    @property
+    def key(self) -> str: ...
+
+    def limits(self, base: Any) -> Any:
+        """int64 [code of `key` in this tables.Base]: at most how many such Pods a node holds."""
+
+    def ceiling(self, base: Any) -> int:
+        """At most how many such Pods all nodes together hold, by the devices that they share."""
+
+    def words(self, base: Any) -> str:
+        """What one Pod asks, for texts."""
 
     def __hash__(self) -> int: ...
 
@@ -171,6 +182,8 @@ class PodDemand:
     apart_labels: the Pods' labels where `apart` is set: sets that differ in them do not keep each other away.
     needed_keys: labels a node must have (topology spread and Pod affinity refuse a node without).
     claims: the Pod's own resourceClaims entries; what the device engine makes of them is in `devices`.
+    served: extended resources that a DeviceClass may serve, and what that takes. pins: claims on devices of one node
+    that the set's Pods share with others: all Pods with an equal pin are on one node.
     """
 
     count: int | None
@@ -185,6 +198,8 @@ class PodDemand:
     spread: tuple[SpreadLimit, ...] = ()
     claims: tuple[tuple[str, str | None, str | None], ...] = ()
     devices: DeviceNeed | None = None
+    served: tuple[tuple[str, DeviceNeed], ...] = ()
+    pins: tuple[tuple[str, str | None, str | None], ...] = ()
     unknowns: tuple[Reason, ...] = ()
     role: str = field(default="", compare=False)
     path: FieldPath = field(default=FieldPath(), compare=False)
@@ -212,12 +227,16 @@ class PodDemand:
         if Part.CLAIMS in parts:
             changes["claims"] = ()
             changes["devices"] = None
+            changes["pins"] = ()
         return replace(self, **changes) if changes else self  # type: ignore[arg-type]
 
     @property
     def label_keys(self) -> tuple[str, ...]:
         """Node labels that its selectors read, for the choice of node classes."""
         keys = {requirement.key for requirement in self.selector} | set(self.needed_keys)
+        keys |= {need.key for _, need in self.served}
+        if self.devices is not None:
+            keys.add(self.devices.key)
         for term in self.affinity or ():
             keys |= {requirement.key for requirement in term.labels + term.names}
         return tuple(keys)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from webhook.feasibility.model import PodDemand, Requirement, Term
+from webhook.feasibility.model import DeviceNeed, PodDemand, Requirement, Term
 from webhook.feasibility.result import CauseKind
 from webhook.feasibility.selectors import conflict
 from webhook.inventory.snapshot import Snapshot, Taint
@@ -25,9 +25,9 @@ def fit(pod: PodDemand, classes: Classes, snapshot: Snapshot, *, optimistic: boo
     """int64 [class]: Pods of the set that one node holds, other sets aside."""
     limit = np.minimum(column(classes, "pods"), FIT_MAX)
     for name, amount in pod.request:
-        limit = np.minimum(limit, resource_limit(classes, snapshot, name, amount, optimistic=optimistic))
+        limit = np.minimum(limit, _request_limit(pod, classes, snapshot, (name, amount), optimistic=optimistic))
     if pod.devices is not None:
-        limit = np.minimum(limit, _device_limit(pod, classes))
+        limit = np.minimum(limit, _need_limit(pod.devices, classes))
     if is_alone(pod):
         limit = np.minimum(limit, 1)
     elif HOSTNAME in pod.apart:
@@ -64,11 +64,21 @@ def is_mapped(snapshot: Snapshot, resource: str) -> bool:
     return resource.startswith(IMPLICIT_PREFIX) or snapshot.is_mapped(resource) is not None
 
 
-def _device_limit(pod: PodDemand, classes: Classes) -> Ints:
-    assert pod.devices is not None  # noqa: S101  the caller looked
-    most = [pod.devices.most(signature) for signature in classes.base.device_signatures]
-    by_code = np.array([FIT_MAX if one is None else min(one, FIT_MAX) for one in most], dtype=np.int64)
-    return by_code[classes.device]
+def _request_limit(
+    pod: PodDemand, classes: Classes, snapshot: Snapshot, item: tuple[str, int], *, optimistic: bool
+) -> Ints:
+    """As resource_limit; where a DeviceClass may serve the resource, what the devices give counts too."""
+    needs = [need for name, need in pod.served if name == item[0]] if optimistic else []
+    limit = resource_limit(classes, snapshot, *item, optimistic=optimistic and not needs)
+    for need in needs:
+        limit = np.maximum(limit, _need_limit(need, classes))
+    return limit
+
+
+def _need_limit(need: DeviceNeed, classes: Classes) -> Ints:
+    """int64 [class]: Pods by their devices alone."""
+    limits: Ints = need.limits(classes.base)
+    return limits[classes.labels[need.key]]
 
 
 def _masks(pod: PodDemand, classes: Classes) -> Iterator[Bools]:
@@ -146,10 +156,10 @@ def causes(
     if pod.ports:
         yield CauseKind.PORTS, "", ports_mask(pod, classes)
     for name, amount in pod.request:
-        limit = resource_limit(classes, snapshot, name, amount, optimistic=optimistic)
+        limit = _request_limit(pod, classes, snapshot, (name, amount), optimistic=optimistic)
         yield CauseKind.RESOURCE, name, limit > 0
     if pod.devices is not None:
-        yield CauseKind.DEVICES, "", _device_limit(pod, classes) > 0
+        yield CauseKind.DEVICES, "", _need_limit(pod.devices, classes) > 0
     yield CauseKind.PODS, "pods", column(classes, "pods") > 0
 
 

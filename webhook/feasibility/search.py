@@ -16,7 +16,7 @@ from webhook.feasibility.nodefit import fit, is_mapped
 from webhook.feasibility.result import Placement
 from webhook.feasibility.selectors import conflict
 from webhook.inventory import tables
-from webhook.inventory.tables import HOSTNAME, MISSING, Cells, Classes
+from webhook.inventory.tables import HOSTNAME, MISSING, Cells, Classes, Ints
 
 Config = tuple[int, ...]
 
@@ -44,6 +44,8 @@ def place_identical(leaf: LeafDemand, bounds: LeafBounds, kind: int, view: View)
     cells = bounds.kinds.cells
     domain = int(bounds.kinds.example[kind])
     nodes = cells.classes.base.nodes
+    if pod.pins:
+        return (_on_one_node(leaf, cells, domain, fits),)
     result: list[Placement] = []
     left = leaf.needed
     for cell_nodes, cap in _inner_domains(pod, cells, domain, view):
@@ -58,6 +60,15 @@ def place_identical(leaf: LeafDemand, bounds: LeafBounds, kind: int, view: View)
                 break
         if not left:
             return tuple(result)
+    raise AssertionError("the bound of identical Pods is exact")
+
+
+def _on_one_node(leaf: LeafDemand, cells: Cells, domain: int, fits: Ints) -> Placement:
+    """All of them on the first node that holds them: they share a claim on its devices."""
+    for entry in range(cells.indptr[domain], cells.indptr[domain + 1]):
+        if fits[cells.class_index[entry]] >= leaf.needed:
+            node = cells.classes.base.nodes[int(cells.entry_nodes(entry)[0])]
+            return Placement((), 0, node.name, leaf.needed)
     raise AssertionError("the bound of identical Pods is exact")
 
 

@@ -86,7 +86,6 @@ class Node:
     taints: without lifecycle taints. away: why it takes no Pods today ("cordoned", "not ready", a lifecycle taint's
     key, "deleted", "pool <name>"); "" if it does. real: False for a deleted node or one a pool may add.
     open_labels: labels that are not listed are unknown, not absent (a pool's node before it exists).
-    devices: the device signature: nodes with equal ones have devices that no claim can tell apart; None without any.
     used, used_ports: by the Pods on it, for NOT_NOW (`used["pods"]` is their number); ports as (ip, protocol, port).
     """
 
@@ -98,7 +97,6 @@ class Node:
     away: str = ""
     real: bool = True
     open_labels: bool = False
-    devices: Hashable = None
     used: Mapping[str, int] = field(default_factory=_nothing)
     used_ports: frozenset[tuple[str, str, int]] = frozenset()
 
@@ -159,7 +157,7 @@ class Snapshot:
     complete: everything was read. fresh: recently enough. closed: nothing can grow (design, promise 2).
     mapped_resources: extended resources that a DeviceClass maps (also by its implicit name).
     runtime_overheads: RuntimeClass name -> podFixed, {} where it has none.
-    devices: what the device engine needs, opaque here (ResourceSlices, DeviceClasses).
+    devices: a webhook.inventory.devices.DeviceInventory, opaque here; None: devices are not known.
     """
 
     version: str

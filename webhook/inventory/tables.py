@@ -36,6 +36,15 @@ PREPARED_COUNT_MAX = 128
 T = TypeVar("T")
 
 
+class NodeKey(str):
+    """Stands among label keys for something else that tells nodes apart: `codes` gives what Base.label gives."""
+
+    __slots__ = ()
+
+    def codes(self, base: Base) -> tuple[Ints, list[str]]:
+        raise NotImplementedError
+
+
 def _kept(snapshot: Snapshot, key: Hashable, make: Callable[[], T]) -> T:
     found = snapshot.prepared.get(key)
     if found is None:
@@ -48,20 +57,22 @@ def _kept(snapshot: Snapshot, key: Hashable, make: Callable[[], T]) -> T:
 class Base:
     """The nodes that count for a question.
 
-    amounts: int64 [shape, resource]. codes: int64 [5, node]: indices into `amounts`, `taint_sets`, `port_sets`,
-    `device_signatures`, and 1 where the hostname label is missing. is_open: bool [node].
-    has_unique_hostnames: every node has a hostname label of its own.
+    amounts: int64 [shape, resource]. codes: int64 [4, node]: indices into `amounts`, `taint_sets`, `port_sets`,
+    and 1 where the hostname label is missing. is_open: bool [node].
+    has_unique_hostnames: every node has a hostname label of its own. devices: Snapshot.devices. prepared: what the
+    device engine keeps with the table.
     """
 
-    def __init__(self, nodes: Sequence[Node], question: Question) -> None:
+    def __init__(self, nodes: Sequence[Node], question: Question, devices: object = None) -> None:
         self.question = question
+        self.devices = devices
+        self.prepared: dict[Hashable, Any] = {}
         self.nodes = tuple(node for node in nodes if node.counts(question))
         self.resources: dict[str, int] = {}
         shapes: dict[frozenset[tuple[str, int]], int] = {}
         taint_sets: dict[Hashable, int] = {}
         port_sets: dict[Hashable, int] = {}
-        devices: dict[Hashable, int] = {}
-        codes = np.empty((5, len(self.nodes)), dtype=np.int64)
+        codes = np.empty((4, len(self.nodes)), dtype=np.int64)
         used_ports = question is Question.NOT_NOW
         for index, node in enumerate(self.nodes):
             capacity = node.capacity(question)
@@ -71,8 +82,7 @@ class Base:
             codes[0, index] = shapes.setdefault(shape, len(shapes))
             codes[1, index] = taint_sets.setdefault(node.taints, len(taint_sets))
             codes[2, index] = port_sets.setdefault(node.used_ports if used_ports else frozenset(), len(port_sets))
-            codes[3, index] = devices.setdefault(node.devices, len(devices))
-            codes[4, index] = HOSTNAME not in node.labels
+            codes[3, index] = HOSTNAME not in node.labels
         self.codes = codes
         hostnames = {node.labels.get(HOSTNAME) for node in self.nodes}
         self.has_unique_hostnames = None not in hostnames and len(hostnames) == len(self.nodes)
@@ -82,7 +92,6 @@ class Base:
                 self.amounts[row, self.resources[name]] = min(amount, AMOUNT_MAX)
         self.taint_sets: list[Any] = list(taint_sets)
         self.port_sets: list[Any] = list(port_sets)
-        self.device_signatures: list[Hashable] = list(devices)
         self.is_open = np.array([node.open_labels for node in self.nodes], dtype=np.bool_)
         self.has_open = bool(self.is_open.any())
         self._columns: dict[str, tuple[Ints, list[str]]] = {}
@@ -90,6 +99,8 @@ class Base:
     def label(self, key: str) -> tuple[Ints, list[str]]:
         """codes int64 [node] (MISSING without the label) and the values they stand for."""
         column = self._columns.get(key)
+        if column is None and isinstance(key, NodeKey):
+            column = self._columns.setdefault(key, key.codes(self))
         if column is None:
             values: dict[str, int] = {}
             codes = np.full(len(self.nodes), MISSING, dtype=np.int64)
@@ -105,7 +116,7 @@ class Classes:
     """Node classes for a set of label keys.
 
     amounts: int64 [class, resource]. of_node: int64 [node] -> class. example: int64 [class], one node of each.
-    taint_set, port_set, device: int64 [class]. no_hostname, is_open: bool [class]. masks: what was computed per requirement.
+    taint_set, port_set: int64 [class]. no_hostname, is_open: bool [class]. masks: what was computed per requirement.
     """
 
     def __init__(self, base: Base, label_keys: tuple[str, ...]) -> None:
@@ -121,10 +132,9 @@ class Classes:
         self.columns: Ints = np.ascontiguousarray(self.amounts.T)
         self.taint_set: Ints = distinct[1]
         self.port_set: Ints = distinct[2]
-        self.device: Ints = distinct[3]
-        self.no_hostname: Bools = distinct[4].astype(np.bool_)
-        self.is_open: Bools = distinct[5].astype(np.bool_)
-        self.labels: dict[str, Ints] = {key: distinct[6 + index] for index, key in enumerate(label_keys)}
+        self.no_hostname: Bools = distinct[3].astype(np.bool_)
+        self.is_open: Bools = distinct[4].astype(np.bool_)
+        self.labels: dict[str, Ints] = {key: distinct[5 + index] for index, key in enumerate(label_keys)}
         self.masks: dict[Hashable, Bools] = {}
 
     def __len__(self) -> int:
@@ -284,7 +294,7 @@ def _present(cells: Cells) -> list[int]:
 
 def base(snapshot: Snapshot, question: Question) -> Base:
     """The nodes that count for the question."""
-    return _kept(snapshot, ("base", question), lambda: Base(snapshot.nodes, question))
+    return _kept(snapshot, ("base", question), lambda: Base(snapshot.nodes, question, snapshot.devices))
 
 
 def classes(snapshot: Snapshot, question: Question, label_keys: tuple[str, ...]) -> Classes:
