@@ -12,6 +12,7 @@ A file holds two documents. The first says what the case is about, the second is
     complete_set: false             # review only: the object and its surroundings are declared to be all there is
     policy: {}                      # merged over the test policy's `spec` (RFC 7386 merge patch)
     surroundings: []                # objects that exist already; kind, name, spec. In namespace NAMESPACE if none is given
+    inventory: [racks]              # the cluster's capacity; see `inventory_of`. Default: none, and capacity is no question
     old: {}                         # UPDATE: the stored object, as a merge patch over the new one
     expect:                         # deny/ only; default: one violation of the folder's rule, its default action
       - {rule: WAS101, action: Deny, field: spec.parallelism}
@@ -40,14 +41,19 @@ from ruamel.yaml import YAML
 
 from webhook.admission.pipeline import Pipeline
 from webhook.facts.model import Phase
+from webhook.inventory.build import build
+from webhook.inventory.profile import settings_of
+from webhook.inventory.snapshot import Snapshot
 from webhook.objects.kinds import find, split_api_version
 from webhook.objects.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
 from webhook.policy.effective import EffectivePolicy
 from webhook.policy.model import Policy
 from webhook.sources.folder import ObjectSetSource
+from webhook.sources.manifests import as_objects, read_file
 from webhook.verdict import Verdict
 
 RULES = Path(__file__).parent.parent / "rules"
+INVENTORIES = Path(__file__).parents[2] / "examples" / "inventories"
 NAMESPACE = "team-a"
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 
@@ -67,7 +73,7 @@ TEST_POLICY_SPEC: dict[str, Any] = {
 
 _CASE_KEYS = {
     "why", "case", "operation", "user", "groups", "subresource", "phase", "policy", "surroundings", "old", "expect",
-    "apiserver", "also", "complete_set", "review_differs",
+    "apiserver", "also", "complete_set", "review_differs", "inventory",
 }  # fmt: skip
 
 
@@ -131,7 +137,17 @@ class Case:
         word = self.header.get("apiserver", True)
         if self.phase is Phase.REVIEW:
             return "review only"
+        if "inventory" in self.header:
+            return "needs an inventory of its own: tests/live/test_feasibility_shown.py"
         return None if word is True or word == "yes" else str(word)
+
+    @property
+    def inventory(self) -> Snapshot | None:
+        """The snapshot of `inventory:`, with the policy's word on pools and on whether it is closed."""
+        if "inventory" not in self.header:
+            return None
+        cluster = Policy.model_validate(self.policy).spec.cluster
+        return build(inventory_of(self.header["inventory"]), settings_of(cluster, is_file=True))
 
     @property
     def expected(self) -> list[dict[str, Any]]:
@@ -217,15 +233,32 @@ def policy_document(patch: Mapping[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "muster.dev/v1alpha1", "kind": "Policy", "metadata": {"name": "test"}, "spec": spec}
 
 
+def inventory_of(items: list[Any]) -> list[dict[str, Any]]:
+    """The objects of an inventory. An item is the name of a file in examples/inventories, or an object: a merge patch
+    over the one of its kind and name that is there already, or a new one; with ``gone: true`` that one is taken out."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for item in items:
+        named = as_objects(read_file(INVENTORIES / f"{item}.yaml")) if isinstance(item, str) else [item]
+        for raw in named:
+            key = (raw["kind"], raw["metadata"]["name"])
+            if raw.get("gone"):
+                del found[key]
+            else:
+                found[key] = merge(found.get(key, {"apiVersion": "v1"}), raw)
+    return list(found.values())
+
+
 def pipeline_for(case: Case) -> Pipeline:
     """The real pipeline over the case's surroundings (complete: what is not there is Absent)."""
     policies = FixedPolicies(case.policy)
     surroundings = [*case.surroundings, *([case.old] if case.old else [])]
+    snapshot = case.inventory
     return Pipeline(
         policies=lambda: policies,
         source=ObjectSetSource(surroundings, complete=True, default_namespace=NAMESPACE),
         clock=lambda: NOW,
         complete_set=bool(case.header.get("complete_set", False)),
+        inventory=lambda: snapshot,
     )
 
 

@@ -29,6 +29,18 @@ ActionWord = Annotated[
 ]
 ActionCap = Literal["Deny", "Warn", "Audit"]
 
+
+def _closed(value: Any) -> Any:
+    """A bare ``true`` in YAML is a boolean."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+ClosedWord = Annotated[
+    Literal["auto", "true", "false"],
+    BeforeValidator(_closed),
+    WithJsonSchema({"enum": ["auto", True, False, "true", "false"]}),
+]
+
 GATES = (
     "GenericWorkload",
     "TopologyAwareWorkloadScheduling",
@@ -122,6 +134,24 @@ class PodMutator(Strict):
     may_change: tuple[str, ...]
 
 
+class NodeTaint(Strict):
+    key: str
+    value: str = ""
+    effect: Literal["NoSchedule", "NoExecute", "PreferNoSchedule"]
+
+
+class NodePool(Strict):
+    """An autoscaled node pool: what one of its nodes offers, as in a Node's status.allocatable."""
+
+    name: str
+    allocatable: dict[str, str]
+    labels: dict[str, str] = Field(
+        default={}, description="labels that every node of the pool gets; others are unknown"
+    )
+    taints: tuple[NodeTaint, ...] = ()
+    node_count_max: int | None = Field(default=None, ge=0, description="not given: no limit known")
+
+
 class Cluster(Strict):
     """The cluster profile: what Muster cannot see for itself."""
 
@@ -140,6 +170,14 @@ class Cluster(Strict):
         "kube-node-lease and Muster's own; whoever may create one of these namespaces is not judged in it",
     )
     pod_mutators: Literal["additive", "none", "dry-run"] | tuple[PodMutator, ...] = "additive"
+    inventory_closed: ClosedWord = Field(
+        default="auto",
+        description="may a capacity rule deny, because no node can be added or changed? auto: yes, as long as there is "
+        "no sign of an autoscaler and labels, taints and devices of nodes have not changed for ten minutes",
+    )
+    node_pools: tuple[NodePool, ...] = Field(
+        default=(), description="autoscaled pools; with any, capacity rules warn and never deny"
+    )
 
 
 class TierRequirements(Strict):
@@ -206,7 +244,8 @@ class Parameters(Strict):
         default="allow", description="a PriorityClass in no tier, once tiers are declared"
     )
     charge_suspended: bool = Field(
-        default=False, description="TierQuotas charge suspended objects when they are created, not when they are resumed"
+        default=False,
+        description="TierQuotas charge suspended objects when they are created, not when they are resumed",
     )
 
 

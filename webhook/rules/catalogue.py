@@ -89,6 +89,16 @@ from webhook.rules import (
     was405_tier_requirement_unmet,
     was406_checkpoint_interval_with_all,
     was407_resource_quota_below_gang,
+    was501_never_fits,
+    was502_topology_key_missing,
+    was503_resource_unknown,
+    was504_pod_larger_than_any_node,
+    was505_selector_matches_no_node,
+    was508_missing_toleration,
+    was509_more_members_than_domain,
+    was510_needs_cordoned_nodes,
+    was511_not_now,
+    was512_contradicting_constraints,
 )
 from webhook.rules.meta import Rule
 
@@ -179,6 +189,16 @@ CATALOGUE: tuple[Rule, ...] = (
     was405_tier_requirement_unmet,
     was406_checkpoint_interval_with_all,
     was407_resource_quota_below_gang,
+    was501_never_fits,
+    was502_topology_key_missing,
+    was503_resource_unknown,
+    was504_pod_larger_than_any_node,
+    was505_selector_matches_no_node,
+    was508_missing_toleration,
+    was509_more_members_than_domain,
+    was510_needs_cordoned_nodes,
+    was511_not_now,
+    was512_contradicting_constraints,
 )
 
 BY_ID: dict[str, Rule] = {rule.META.id: rule for rule in CATALOGUE}

@@ -1,0 +1,86 @@
+"""Topology key on no node, or on too few.
+
+## What it checks
+The group's topology key against the labels of the nodes: is it on any node, and could the nodes that carry it hold the
+group even if all of them were one domain?
+
+## Why
+kube-scheduler 1.37 leaves nodes without the label out of every domain. With no labelled node there is no placement at
+all ("no feasible placements found"), and the group stays Pending for ever. An empty label value is a domain like any
+other.
+
+## Fields read
+`schedulingConstraints.topology[0].key`; labels of the nodes
+
+## Allowed
+```yaml
+schedulingConstraints: {topology: [{key: topo.example.com/rack}]}   # a label that nodes have
+```
+
+## Denied
+```yaml
+schedulingConstraints: {topology: [{key: topo.example.com/block}]}  # a label that no node has
+```
+
+## Fix
+Use a key that nodes have, label the nodes, or leave the key out.
+
+## References
+pkg/scheduler/framework/plugins/topologyaware/topology_placement.go (1.37.2); case R102
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.facts.model import Facts
+from webhook.feasibility.result import Infeasible
+from webhook.inventory.snapshot import Snapshot
+from webhook.objects.fieldpath import FieldPath
+from webhook.rules._capacity import KINDS, Fault, faults
+from webhook.rules._capacity_words import PENDING, story
+from webhook.rules._names import nearest, quoted
+from webhook.rules.meta import RuleMeta
+from webhook.verdict import Finding
+
+META = RuleMeta(
+    id="WAS502",
+    name="topology-key-missing",
+    summary="the group's topology key is a label that no node has, or too few",
+    kinds=KINDS,
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for fault in faults(facts, META.id):
+        assert fault.found is not None  # noqa: S101  made from a proof
+        assert facts.inventory is not None  # noqa: S101
+        keys = fault.found.explanation.topology
+        message, fix = _words(fault.found, keys, facts.inventory)
+        yield Finding(
+            field=_path(fault),
+            seen="/".join(keys),
+            limit=fault.found.proof.best,
+            message=f"{message}; {PENDING}{fault.tail()}",
+            fix=fix,
+            at_most=fault.at_most,
+            excess=fault.excess,
+        )
+
+
+def _path(fault: Fault) -> FieldPath:
+    return fault.demand.root.topology_path or fault.demand.root.path
+
+
+def _words(found: Infeasible, keys: tuple[str, ...], inventory: Snapshot) -> tuple[str, str]:
+    labels = [node.labels for node in inventory.nodes if node.real]
+    missing = [key for key in keys if not any(key in one for one in labels)]
+    if missing:
+        near = nearest(missing[0], {key for one in labels for key in one})
+        hint = f' (nearest: "{near}")' if near else ""
+        fix = f'use "{near}", ' if near else "use a label that nodes have, "
+        return f'no node has the label "{missing[0]}"{hint}', f"{fix}label the nodes, or leave the topology key out"
+    count = sum(all(key in one for key in keys) for one in labels)
+    head, _ = story(found)
+    message = f"as written, {head}; only {count} of {len(labels)} nodes have the label {quoted(keys)}"
+    return message, "label more nodes, lower minCount, or leave the topology key out"

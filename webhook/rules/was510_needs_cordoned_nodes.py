@@ -1,0 +1,72 @@
+"""Fits only with nodes that take no Pods today.
+
+## What it checks
+Whether the group fits only if nodes come back that are cordoned, not ready or being replaced, or resources that nodes
+had lately and do not have now.
+
+## Why
+Such nodes are potential capacity, so this is never refused; but until they are back the group stays Pending, and in
+1.37 nothing says why.
+
+## Fields read
+The Pod template, minCount, the topology key; conditions, taints and `unschedulable` of the nodes
+
+## Allowed
+```yaml
+# fits the nodes that are ready
+```
+
+## Denied
+```yaml
+# needs 4 nodes, of which 1 is cordoned and 1 is not ready
+```
+
+## Fix
+Wait for the nodes, or ask the admins when they come back.
+
+## References
+case R101
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from webhook.facts.model import Facts
+from webhook.inventory.snapshot import Snapshot
+from webhook.rules._capacity import KINDS, faults
+from webhook.rules._capacity_words import story
+from webhook.rules.meta import RuleMeta
+from webhook.verdict import Action, Finding
+
+META = RuleMeta(
+    id="WAS510",
+    name="needs-cordoned-nodes",
+    summary="the group fits only with nodes that take no Pods today",
+    kinds=KINDS,
+    default_action=Action.WARN,
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for fault in faults(facts, META.id):
+        assert fault.found is not None  # noqa: S101  made from a proof
+        assert facts.inventory is not None  # noqa: S101
+        head, _ = story(fault.found)
+        yield Finding(
+            field=fault.demand.root.path,
+            seen=fault.found.proof.needed,
+            limit=fault.found.proof.best,
+            message=f"today {head}; it fits only with nodes that take no Pods now ({_away(facts.inventory)})",
+            fix="wait until they are back, or ask the admins about them",
+            at_most=Action.WARN,
+        )
+
+
+def _away(inventory: Snapshot) -> str:
+    """``1 cordoned, 2 not ready``."""
+    reasons = Counter(node.away for node in inventory.nodes if node.away)
+    lately = sum(1 for node in inventory.nodes if node.potential and not node.away)
+    words = [f"{count} {reason}" for reason, count in sorted(reasons.items())]
+    return ", ".join([*words, *([f"{lately} that had more lately"] if lately else [])])
