@@ -21,8 +21,10 @@ from functools import partial
 
 from webhook.feasibility import explain
 from webhook.feasibility.bounds import LeafBounds, TreeBounds, View, leaf_bounds
+from webhook.feasibility.check import device_faults
 from webhook.feasibility.model import Demand, Doubt, GroupDemand, LeafDemand, Reason, TreeDemand
 from webhook.feasibility.nodefit import IMPLICIT_PREFIX
+from webhook.feasibility.relax import exceeds, tree_resources_suffice
 from webhook.feasibility.result import Feasible, Infeasible, Placement, Proof, Result, Rung, Unknown, Witness
 from webhook.feasibility.search import Budget, BudgetUsedUpError, MixedSearch, name_nodes, place_identical
 from webhook.feasibility.treesearch import TreeSearch
@@ -68,7 +70,16 @@ def evaluate(
         doubts.add(decision.doubt)
     if doubts or decision.make is None:
         return Unknown(tuple(sorted(doubts)))
+    if _shares_devices(demand) and device_faults(demand, decision.make(), snapshot, question):
+        reason = Reason(Doubt.CLAIMS, "whether the devices of a node suffice for Pods of several kinds is not certain")
+        return Unknown((reason,))
     return Feasible(Witness(decision.make))
+
+
+def _shares_devices(demand: Demand) -> bool:
+    """Several Pod sets may meet on one node's devices, or share a claim across groups: the search counts each alone."""
+    pods = demand.pods()
+    return any(pod.devices is not None for pod in pods) and (len(pods) > 1 or isinstance(demand.root, TreeDemand))
 
 
 def _decide_twice(demand: Demand, snapshot: Snapshot, question: Question, budget: Budget) -> Decision:
@@ -172,6 +183,10 @@ def _search_mixed(leaf: LeafDemand, bounds: LeafBounds, view: View, budget: Budg
         if bounds.holds[kind] >= leaf.needed
     }
     for attempt in (search.first_fit, search.exact):
+        if attempt == search.exact:
+            domains = {kind: domain for kind, domain in domains.items() if not exceeds(leaf, search, domain)}
+            if not domains:
+                return Decision(bounds, view, rung=Rung.MIXED)
         for kind, domain in domains.items():
             found = attempt(domain)
             if found is not None:
@@ -187,6 +202,8 @@ def _decide_tree(root: TreeDemand, view: View, budget: Budget) -> Decision:
     best = int(bounds.root_units.max(initial=0))
     if best < root.needed:
         return Decision(bounds, view, rung=_tree_rung(bounds))
+    if not bounds.is_exact and not tree_resources_suffice(bounds, view):
+        return Decision(bounds, view, rung=Rung.TREE)
     if any(pod.spread for pod in bounds.pods):
         return Decision(bounds, view, doubt=Reason(Doubt.SPREAD, "topology spread"))
     if any(pod.apart for pod in bounds.pods) and not bounds.cells.classes.base.has_unique_hostnames:

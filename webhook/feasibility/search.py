@@ -205,6 +205,10 @@ class MixedSearch:
             after.append([after[-1][i] + node_count * self.fits[i][class_index] for i in self.sets])
         return after[::-1]
 
+    def arrangements(self, class_index: int, limits: Config) -> list[Config]:
+        """Every configuration of one node to which no Pod can be added but for `limits`."""
+        return self._maximal(class_index, limits)
+
     def _maximal(self, class_index: int, left: Config) -> list[Config]:
         """Every configuration of one node to which nothing can be added, most Pods first. Others need not be tried:
         a Pod more on a node never hurts."""
