@@ -445,5 +445,5 @@ def _apart_keys(pods: tuple[PodDemand, ...]) -> Iterator[str]:
 def _is_uniform(group: GroupDemand) -> bool:
     if isinstance(group, LeafDemand):
         pod = group.pods[0]
-        return len(group.pods) == 1 and not pod.spread and not pod.apart and not pod.ports
+        return len(group.pods) == 1 and not (pod.spread or pod.apart or pod.ports or pod.pins)
     return len(set(group.children)) == 1 and _is_uniform(group.children[0])

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
+from webhook.feasibility.devices import Need
+from webhook.feasibility.devices_check import node_faults
 from webhook.feasibility.model import Demand, GroupDemand, LeafDemand, PodDemand, TreeDemand
 from webhook.feasibility.result import Placement
+from webhook.inventory.devices import DeviceInventory
 from webhook.inventory.snapshot import Node, Question, Snapshot
 from webhook.inventory.tables import HOSTNAME, NAME_KEY
 
@@ -33,7 +36,27 @@ def faults(
     for one in placements:
         by_group[one.group].append(one)
     found += _group_faults(demand.root, (), by_group, nodes)
-    return found + _apart_faults(demand.root, placements, nodes)
+    return found + _apart_faults(demand.root, placements, nodes) + device_faults(demand, placements, snapshot, question)
+
+
+def device_faults(
+    demand: Demand, placements: tuple[Placement, ...], snapshot: Snapshot, question: Question = Question.NEVER
+) -> list[str]:
+    """What devices_check.py finds wrong with the placement."""
+    inventory = snapshot.devices
+    if not isinstance(inventory, DeviceInventory):
+        return []
+    nodes = {node.name: node for node in snapshot.nodes}
+    entries = []
+    for one in placements:
+        pod = _pod_of(demand.root, one)
+        if isinstance(pod.devices, Need):
+            # A group's claim exists once per group, a claim by name (its identity has no entry name) once at all.
+            shared = tuple(
+                ((one.group if identity[0] else (), identity), claim) for identity, claim in pod.devices.shared_claims
+            )
+            entries.append((nodes[one.node], pod.devices.own, shared, one.pod_count))
+    return node_faults(inventory, entries, question)
 
 
 def _pod_of(root: GroupDemand, one: Placement) -> PodDemand:

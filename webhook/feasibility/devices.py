@@ -44,10 +44,12 @@ _ASKED = Reason(Doubt.CLAIMS, "the Pods use resource claims")
 
 @dataclass(frozen=True)
 class Need:
-    """A Pod set's claims: `own` each Pod has for itself, `shared` exist once. See model.DeviceNeed."""
+    """A Pod set's claims: `own` each Pod has for itself, `shared` exist once, `identities` say which those are.
+    See model.DeviceNeed."""
 
     own: tuple[Wanted, ...]
     shared: tuple[Wanted, ...] = ()
+    identities: tuple[ClaimKey, ...] = ()
     key: DeviceKey = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -62,6 +64,11 @@ class Need:
 
     def __hash__(self) -> int:
         return self._hash
+
+    @property
+    def shared_claims(self) -> tuple[tuple[ClaimKey, Wanted], ...]:
+        """The shared claims with what tells each from others."""
+        return tuple(zip(self.identities, self.shared, strict=True))
 
     def answers(self, base: Base) -> tuple[Most, ...]:
         """Per stock of the nodes: how many Pods, and whether that is reached. Worked out once per table."""
@@ -207,7 +214,7 @@ class _Maker:
                 shared.append((_identity(key), wanted))
             else:
                 own.append(wanted)
-        need = Need(tuple(own), tuple(wanted for _, wanted in shared))
+        need = Need(tuple(own), tuple(wanted for _, wanted in shared), tuple(identity for identity, _ in shared))
         doubts += self._doubts(need, [wanted for _, wanted in shared])
         kept_doubts = [reason for reason in pod.unknowns if reason != _ASKED]
         return replace(

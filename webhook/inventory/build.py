@@ -1,12 +1,13 @@
 """Raw objects -> Snapshot. No I/O and no clock: whoever reads the objects says how old they are.
 
 `build(objects, Settings(...))` takes what `kubectl get nodes,resourceslices,deviceclasses -o yaml` prints, flattened
-(webhook/sources/manifests.py), or what an agent watches: Nodes, DeviceClasses, RuntimeClasses, Pods (for "not now"
-only), and passes over every other kind. Export writes the same kinds, so nobody needs a new format; two annotations
-carry what a Node does not say of itself:
+(webhook/sources/manifests.py), or what an agent watches: Nodes, ResourceSlices, DeviceClasses, RuntimeClasses,
+DeviceTaintRules, Pods and ResourceClaims (these three for "not now" only), and passes over every other kind. Export
+writes the same kinds, so nobody needs a new format; two annotations carry what an object does not say of itself:
 
 - `muster.dev/high-water`: a JSON object of resource names and quantities that the node had in the last days;
-- `muster.dev/gone`: the node was deleted minutes ago and may come back.
+- `muster.dev/gone`: the node was deleted minutes ago and may come back; on a ResourceSlice: it was there in the last
+  days, and its devices may come back.
 
 Both only ever add potential capacity, so nobody can cause a denial with them. What is not in the objects is not in the
 cluster: an export without its DeviceClasses hides the extended resources that they serve.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -24,6 +25,7 @@ from typing import Any, Literal
 import msgspec
 
 from webhook.feasibility.selectors import host_ports
+from webhook.inventory import devices
 from webhook.inventory.snapshot import (
     HOLDS,
     LIFECYCLE_TAINTS,
@@ -118,6 +120,11 @@ class _Found:
     used: dict[str, Counter[str]] = field(default_factory=dict)
     ports: dict[str, set[tuple[str, str, int]]] = field(default_factory=dict)
     signs: dict[str, str] = field(default_factory=dict)
+    reader: devices.Reader = field(default_factory=devices.Reader)
+    slices: list[devices.Slice] = field(default_factory=list)
+    former_slices: list[devices.Slice] = field(default_factory=list)
+    device_objects: dict[str, list[Mapping[str, Any]]] = field(default_factory=lambda: defaultdict(list))
+    device_digest: Any = field(default_factory=lambda: hashlib.blake2b(digest_size=8))
     problems: list[str] = field(default_factory=list)
 
 
@@ -148,12 +155,34 @@ def build(objects: Iterable[Mapping[str, Any]], settings: Settings | None = None
         pools=tuple(settings.pools),
         mapped_resources=tuple(sorted(set(found.mapped), key=lambda one: (one.resource, one.device_class))),
         runtime_overheads=found.overheads,
+        devices=_devices(found),
+    )
+
+
+def _devices(found: _Found) -> devices.DeviceInventory | None:
+    """None without any ResourceSlice: an inventory that never had one in view says nothing of devices."""
+    if not found.slices and not found.former_slices:
+        return None
+    return devices.assemble(
+        found.slices,
+        classes=found.device_objects["DeviceClass"],
+        taint_rules=found.device_objects["DeviceTaintRule"],
+        claims=found.device_objects["ResourceClaim"],
+        former=found.former_slices,
     )
 
 
 def _read(raw: Mapping[str, Any], found: _Found) -> None:
     kind = raw.get("kind")
-    if kind == "Node":
+    if kind in ("DeviceClass", "DeviceTaintRule", "ResourceClaim"):
+        found.device_objects[kind].append(raw)
+        found.device_digest.update(repr((kind, raw.get("spec"), (raw.get("status") or {}).get("allocation"))).encode())
+    if kind == "ResourceSlice":
+        read = found.reader.read_slice(raw)
+        is_gone = GONE in ((raw.get("metadata") or {}).get("annotations") or {})
+        (found.former_slices if is_gone else found.slices).append(read)
+        found.device_digest.update(repr((read.name, raw.get("spec"), is_gone)).encode())
+    elif kind == "Node":
         node = msgspec.convert(raw, _Node)
         found.nodes.append(_node(node, found))
     elif kind == "DeviceClass":
@@ -313,6 +342,7 @@ def _closed(settings: Settings, found: _Found) -> State:
 def _version(nodes: Sequence[Node], found: _Found) -> str:
     """A hash of everything an answer may depend on; heartbeats are not in it."""
     digest = hashlib.blake2b(digest_size=8)
+    digest.update(found.device_digest.digest())
     for node in nodes:
         parts: tuple[Any, ...] = (
             node.name,
