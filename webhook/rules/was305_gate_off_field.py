@@ -8,10 +8,10 @@ of groups (PodGroupPreemptionPolicy), composites (CompositePodGroup). A gate tha
 and says nothing.
 
 ## Why
-1.37 drops such a field before it stores the object, and nobody is told: the Job runs Pod by Pod, the group in any
-domain. In the cluster the webhook sees the object after that, so this is found by `muster review`. One case shows in
-the cluster too: a Job keeps its topology constraint and shared claims, and the Workload that the Job controller
-compiles from it loses them.
+1.37 drops such a field before it stores the object, and nobody is told, kubectl with its strict validation neither:
+the schema knows the field. The Job runs Pod by Pod, the group in any domain. In the cluster the webhook sees the object
+after that, so this is found by `muster review`. One case shows in the cluster too: a Job keeps its topology constraint
+and shared claims, and the Workload that the Job controller compiles from it loses them.
 
 ## Fields read
 The fields named above; `cluster.featureGates` of the policy.
@@ -58,6 +58,9 @@ META = RuleMeta(
     default_action=Action.WARN,
 )
 
+# kubectl says the second to a tenant who may not list CRDs.
+_NOT_SERVED = 'the API server does not serve it: kubectl says "no matches for kind", or that it "failed to check CRD"'
+
 
 @dataclass(frozen=True, slots=True)
 class _Use:
@@ -95,8 +98,7 @@ def _generic_uses(facts: Facts) -> Iterator[_Use]:
     """Without GenericWorkload nothing of it works, so one finding per place is enough."""
     gate = "GenericWorkload"
     if facts.kind in ("Workload", "PodGroup", "CompositePodGroup"):
-        effect = 'the API server answers "no matches for kind"'
-        yield _Use(gate, FieldPath.of("apiVersion"), f"the kind {facts.kind}", effect)
+        yield _Use(gate, FieldPath.of("apiVersion"), f"the kind {facts.kind}", _NOT_SERVED)
         return
     effect = "the API server drops the field silently and the Pods run one by one"
     for pod_set in facts.plan.all_pod_sets():
@@ -139,8 +141,7 @@ def _composite_uses(facts: Facts) -> Iterator[_Use]:
     gate = "CompositePodGroup"
     obj = facts.obj
     if isinstance(obj, core.CompositePodGroup):
-        effect = 'the API server answers "no matches for kind"'
-        yield _Use(gate, FieldPath.of("apiVersion"), "the kind CompositePodGroup", effect)
+        yield _Use(gate, FieldPath.of("apiVersion"), "the kind CompositePodGroup", _NOT_SERVED)
     elif isinstance(obj, core.Workload) and obj.spec.composite_pod_group_templates:
         effect = "the API server drops it, and a Workload without any template is refused"
         yield _Use(gate, SPEC / "compositePodGroupTemplates", "compositePodGroupTemplates", effect)

@@ -1,4 +1,4 @@
-"""A CRD whose schema drops the scheduling fields.
+"""A CRD whose schema does not have the scheduling fields.
 
 ## What it checks
 `spec.scheduling`, a child Job's `spec.scheduling` or a Pod template's `schedulingGroup` in a JobSet or LeaderWorkerSet
@@ -7,9 +7,12 @@ files, its schema decides; if not, the released ones do (JobSet v0.11.1, LeaderW
 the three.
 
 ## Why
-These CRDs embed older core types. The API server prunes what the schema does not know, silently: the JobSet is stored
-without the field, its Pods run one by one, and no webhook ever sees what was written. Only the annotation
-`scheduling.k8s.io/group-template-name` on the child template survives.
+These CRDs embed older core types. `kubectl create` and `kubectl apply` ask for strict validation and fail with "unknown
+field"; server-side apply fails for every client with "field not declared in schema". From any other client (a
+controller, `kubectl --validate=warn` or `=ignore`) the API server takes the JobSet without the field, with a Warning
+header at most, and its Pods run one by one. No webhook ever sees what was written. Only the annotation
+`scheduling.k8s.io/group-template-name` on the child template survives. Each answer as 1.37.2 gives it:
+docs/what-1.37-does.md.
 
 ## Fields read
 `spec.scheduling`, `spec.replicatedJobs[].template.spec.scheduling`, `schedulingGroup` of all Pod templates; the CRD's
@@ -38,7 +41,7 @@ spec:
 Delegate with the annotation and a Workload, use a plain Job, or install a CRD that has the field.
 
 ## References
-CustomResourceDefinition field pruning; the CRDs of JobSet v0.11.1 and LeaderWorkerSet v0.8.0.
+fieldValidation and CustomResourceDefinition field pruning; the CRDs of JobSet v0.11.1 and LeaderWorkerSet v0.8.0.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ from webhook.verdict import Action, Finding
 META = RuleMeta(
     id="WAS306",
     name="crd-drops-field",
-    summary="a JobSet or LeaderWorkerSet carries a scheduling field that its CRD prunes",
+    summary="a JobSet or LeaderWorkerSet carries a scheduling field that its CRD does not have",
     kinds=frozenset({"JobSet", "LeaderWorkerSet"}),
     default_action=Action.WARN,
     review_only=True,
@@ -85,7 +88,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             field=field,
             message=(
-                f"is not in {judged_by}: the API server prunes it silently, and the Pods are stored and run without it"
+                f"is not in {judged_by}: kubectl and server-side apply fail on it, and from other clients the API "
+                "server takes the object without it, with a warning at most: the Pods run without it"
             ),
             fix=(
                 'delegate with the annotation "scheduling.k8s.io/group-template-name" and a Workload, use a plain Job, '

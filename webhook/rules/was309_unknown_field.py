@@ -3,13 +3,15 @@
 ## What it checks
 Every field inside the spec of a Workload, PodGroup or CompositePodGroup, inside a Job's `spec.scheduling` and inside a
 Pod's `schedulingGroup`, against the fields of 1.37.2; the Pod field `workloadRef` of 1.35; and the draft field
-`scheduling.policy` of a JobSet. Only `muster review` can see it: what the API server does not know it drops before any
-webhook is asked.
+`scheduling.policy` of a JobSet. Only `muster review` can see it: what the API server does not know it refuses or
+drops before any webhook is asked.
 
 ## Why
 A dropped field is a constraint that is not there. `schedulingConstraints: {key: ...}`, as an announcement once printed
-it, becomes `{}`, and the gang runs in any rack. `kubectl` refuses unknown fields of built-in kinds by default; server
-side apply from a controller, older clients and helm do not.
+it, becomes `{}`, and the gang runs in any rack. `kubectl create` and `kubectl apply` ask for strict validation and fail
+with "unknown field"; server-side apply fails for every client with "field not declared in schema". A client that asks
+for nothing, as most controllers, gets a Warning header and the object without the field; `kubectl --validate=ignore`
+gets no word. Each answer as 1.37.2 gives it: docs/what-1.37-does.md.
 
 ## Fields read
 All of the above, by name.
@@ -60,7 +62,7 @@ from webhook.verdict import Action, Finding
 META = RuleMeta(
     id="WAS309",
     name="unknown-field",
-    summary="a field in a scheduling object that 1.37 does not know and drops silently",
+    summary="a field in a scheduling object that 1.37 does not know: refused from kubectl, dropped from others",
     kinds=frozenset(
         {"Pod", "Job", "CronJob", "JobSet", "LeaderWorkerSet", "Deployment", "ReplicaSet", "StatefulSet"}
         | {"Workload", "PodGroup", "CompositePodGroup"}
@@ -149,7 +151,10 @@ def _finding(
 ) -> Finding:
     return Finding(
         field=path,
-        message=f'"{path[-1]}" is not a field of 1.37: the API server drops it silently, and what it asks for is not done',
+        message=(
+            f'"{path[-1]}" is not a field of 1.37: kubectl and server-side apply fail on it, and from other clients the '
+            "API server takes the object without it, with a warning at most: what it asks for is not done"
+        ),
         fix=f"write {meant}" if meant else f"remove it, or use one of the fields that 1.37 has there: {quoted(known)}",
         seen=str(path[-1]),
         limit=sorted(known),
