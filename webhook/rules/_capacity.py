@@ -71,10 +71,6 @@ class Fault:
             return 0
         return 1 if self.found is None else self.found.proof.needed - self.found.proof.best
 
-    def tail(self) -> str:
-        """Why it is not refused, for the end of a message."""
-        return f" (only a warning: {self.hindrance})" if self.hindrance else ""
-
 
 @dataclass(frozen=True, slots=True)
 class Capacity:

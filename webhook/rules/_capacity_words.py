@@ -10,13 +10,25 @@ from webhook.objects import core
 from webhook.objects.fieldpath import FieldPath
 from webhook.rules._capacity import Fault
 
-PENDING = "kube-scheduler 1.37 would leave it pending for ever and refuse it nowhere"
-
 
 def story(found: Infeasible) -> tuple[str, str]:
     """(what is asked, and what the best place holds; what would make it fit, "" if no single change was found)."""
     head, _, fits = text(found).partition(". Fits ")
     return head.replace(". Largest", "; largest"), fits
+
+
+def asks(fault: Fault) -> str:
+    """``gang "train" needs 4 Pods of nvidia.com/gpu: 8``."""
+    assert fault.found is not None  # noqa: S101  made from a proof
+    return text(fault.found).split("; ", 1)[0]
+
+
+def end(fault: Fault) -> str:
+    """What kube-scheduler will do, as far as it is certain, and why it is not refused."""
+    if not fault.hindrance:
+        return "kube-scheduler 1.37 would leave it pending for ever and refuse it nowhere"
+    what = "kube-scheduler leaves it pending" if fault.found else "they stay pending"
+    return f"as things are, {what} (only a warning: {fault.hindrance})"
 
 
 def way_out(fits: str, otherwise: str) -> str:
@@ -43,10 +55,12 @@ def selector_path(pod: PodDemand, key: str) -> FieldPath:
     return pod.path / "affinity" / "nodeAffinity" if pod.affinity is not None else pod.path / "nodeSelector"
 
 
-def pods_of(fault: Fault) -> str:
-    """``the Pods of "train"``, with the role where there are several."""
+def each_pod(facts: Facts, fault: Fault) -> str:
+    """``each Pod of "train"``, with the role where there are several; ``the Pod "w-0"``."""
+    if facts.kind == "Pod":
+        return f'the Pod "{facts.name}"'
     role = fault.pod.role if fault.pod is not None else ""
-    return f'the Pods of role "{role}" of "{fault.demand.name}"' if role else f'the Pods of "{fault.demand.name}"'
+    return f'each Pod of role "{role}" of "{facts.name}"' if role else f'each Pod of "{fault.demand.name}"'
 
 
 def amount(resource: str, number: int) -> str:

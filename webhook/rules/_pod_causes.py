@@ -138,7 +138,7 @@ def _clash(requirements: Iterable[Requirement]) -> str | None:
         by_key.setdefault(one.key, []).append(one)
     for group in by_key.values():
         if not _can_hold(group):
-            return " and ".join(sorted(_words(one) for one in group))
+            return " and ".join(sorted(_words(one) for one in group)) + " exclude each other"
     return None
 
 

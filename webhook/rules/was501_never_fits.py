@@ -44,7 +44,7 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.rules._capacity import KINDS, capacity, faults
-from webhook.rules._capacity_words import PENDING, story, way_out
+from webhook.rules._capacity_words import end, story, way_out
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding, Unresolved
 
@@ -66,7 +66,7 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
             field=root.needed_path or root.path,
             seen=fault.found.proof.needed,
             limit=fault.found.proof.best,
-            message=f"as written, {head}; {PENDING}{fault.tail()}",
+            message=f"as written, {head}; {end(fault)}",
             fix=way_out(fits, "ask for fewer or smaller Pods, or for more nodes"),
             at_most=fault.at_most,
             excess=fault.excess,

@@ -38,7 +38,7 @@ from webhook.feasibility.result import Infeasible
 from webhook.inventory.snapshot import Snapshot
 from webhook.objects.fieldpath import FieldPath
 from webhook.rules._capacity import KINDS, Fault, faults
-from webhook.rules._capacity_words import PENDING, story
+from webhook.rules._capacity_words import end, story
 from webhook.rules._names import nearest, quoted
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding
@@ -61,7 +61,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             field=_path(fault),
             seen="/".join(keys),
             limit=fault.found.proof.best,
-            message=f"{message}; {PENDING}{fault.tail()}",
+            message=f"{message}; {end(fault)}",
             fix=fix,
             at_most=fault.at_most,
             excess=fault.excess,

@@ -37,9 +37,9 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.inventory.snapshot import Snapshot
-from webhook.rules._capacity import KINDS, Fault, faults
-from webhook.rules._capacity_words import PENDING, pods_of, request_path
-from webhook.rules._names import nearest, plural, quoted
+from webhook.rules._capacity import KINDS, faults
+from webhook.rules._capacity_words import each_pod, end, request_path
+from webhook.rules._names import nearest, quoted
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -66,7 +66,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             field=request_path(facts, fault.pod, name),
             seen=name,
             limit=None,
-            message=f'{pods_of(fault)} ask for "{name}", which no node has{hint}; {_end(fault)}',
+            message=f'{each_pod(facts, fault)} asks for "{name}", which no node has{hint}; {end(fault)}',
             fix=fix,
             at_most=fault.at_most,
             excess=fault.excess,
@@ -75,15 +75,11 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield from _mixed(facts, facts.inventory)
 
 
-def _end(fault: Fault) -> str:
-    return f"{PENDING}{fault.tail()}" if fault.found else f"they stay pending{fault.tail()}"
-
-
 def _advice(name: str, there: tuple[str, ...]) -> tuple[str, str]:
     """(what nodes have instead, what to do)."""
     slices = [one for one in there if one.startswith(_MIG)]
     if name == _GPU and slices:
-        return f": their GPUs are cut by MIG into {quoted(slices)}", f"ask for one of {quoted(slices)}"
+        return f": their GPUs are cut by MIG into {quoted(slices)}", f"ask for {quoted(slices)}"
     if f"{name}.shared" in there:
         shared = f"{name}.shared"
         return f': their devices are time-sliced as "{shared}"', f'ask for "{shared}", or for nodes with whole devices'
@@ -111,7 +107,7 @@ def _mixed(facts: Facts, inventory: Snapshot) -> Iterator[Finding]:
                     field=(pod_set.spec_path / "containers").at(index) / "resources" / "limits" / _GPU,
                     seen=_GPU,
                     limit=None,
-                    message=f"{plural(len(both), 'node')} ({quoted(both)}) offer whole GPUs and MIG slices at once: "
+                    message=f"nodes ({quoted(both)}) offer whole GPUs and MIG slices at once: "
                     f'where MIG was switched on lately, "{_GPU}" is stale and the Pods wait for GPUs that are not there',
                     fix="ask the admins whether these nodes are meant to be mixed, or ask for a MIG slice",
                     at_most=Action.WARN,

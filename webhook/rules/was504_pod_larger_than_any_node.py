@@ -36,7 +36,7 @@ from collections.abc import Iterator
 from webhook.facts.model import Facts
 from webhook.feasibility.model import PodDemand
 from webhook.rules._capacity import KINDS, faults
-from webhook.rules._capacity_words import PENDING, amount, pods_of, request_path
+from webhook.rules._capacity_words import amount, each_pod, end, request_path
 from webhook.rules._pod_causes import Cause
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding
@@ -55,12 +55,11 @@ def check(facts: Facts) -> Iterator[Finding]:
         assert fault.cause is not None  # noqa: S101
         cause = fault.cause
         message, fix = _words(fault.pod, cause)
-        end = PENDING if fault.found else "they stay pending"
         yield Finding(
             field=request_path(facts, fault.pod, cause.subject) if cause.subject else fault.pod.path,
             seen=cause.asked or None,
             limit=cause.largest if cause.subject else None,
-            message=f"{pods_of(fault)} ask for {message}; {end}{fault.tail()}",
+            message=f"{each_pod(facts, fault)} asks for {message}; {end(fault)}",
             fix=fix,
             at_most=fault.at_most,
             excess=fault.excess and max(1, cause.asked - cause.largest),
@@ -70,18 +69,16 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _words(pod: PodDemand, cause: Cause) -> tuple[str, str]:
     if not cause.subject:
         asked = ", ".join(amount(name, number) for name, number in pod.request) or "a place"
-        where = "that their selectors and tolerations leave " if pod.label_keys or pod.tolerations else ""
+        where = "that its selectors and tolerations leave " if pod.label_keys or pod.tolerations else ""
         return (
-            f"{asked} each, and no single node {where}has all of it",
+            f"{asked}, and no single node {where}has all of it",
             "ask for less in each Pod, or change the selectors",
         )
     if cause.subject == "pods":
-        return "a place each, and nodes have pods: 0", "ask the admins why nodes allow no Pods"
+        return "a place on a node, and nodes have pods: 0", "ask the admins why nodes allow no Pods"
     largest = amount(cause.subject, cause.largest)
-    whose = (
-        "of the nodes that their selectors leave, the largest has" if cause.is_restricted else "the largest node has"
-    )
+    whose = "of the nodes that its selectors leave, the largest has" if cause.is_restricted else "the largest node has"
     fix = f"ask for at most {largest} in each Pod, or run more and smaller Pods"
     if not cause.largest:
         fix = "change the selectors, or ask for other resources"
-    return f"{amount(cause.subject, cause.asked)} each; {whose} {largest}", fix
+    return f"{amount(cause.subject, cause.asked)}; {whose} {largest}", fix

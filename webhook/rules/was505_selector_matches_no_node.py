@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from webhook.facts.model import Facts
 from webhook.inventory.snapshot import Snapshot
 from webhook.rules._capacity import KINDS, faults
-from webhook.rules._capacity_words import PENDING, pods_of, selector_path
+from webhook.rules._capacity_words import each_pod, end, selector_path
 from webhook.rules._names import nearest, quoted
 from webhook.rules._pod_causes import Cause
 from webhook.rules.meta import RuleMeta
@@ -55,12 +55,11 @@ def check(facts: Facts) -> Iterator[Finding]:
         assert facts.inventory is not None  # noqa: S101
         cause = fault.cause
         hint, fix = _advice(cause, facts.inventory)
-        end = PENDING if fault.found else "they stay pending"
         yield Finding(
             field=selector_path(fault.pod, cause.subject),
             seen=cause.text,
             limit=", ".join(cause.values[:10]) or None,
-            message=f"{pods_of(fault)} go only to nodes with {cause.text}, and no node has that{hint}; {end}{fault.tail()}",
+            message=f"{each_pod(facts, fault)} goes only to nodes with {cause.text}, and no node has that{hint}; {end(fault)}",
             fix=fix,
             at_most=fault.at_most,
             excess=fault.excess,

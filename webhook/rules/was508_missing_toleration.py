@@ -38,7 +38,7 @@ from webhook.facts.model import Facts
 from webhook.feasibility.result import CauseKind
 from webhook.objects.fieldpath import FieldPath
 from webhook.rules._capacity import KINDS, Fault, faults
-from webhook.rules._capacity_words import PENDING, pods_of, story, way_out
+from webhook.rules._capacity_words import each_pod, end, story, way_out
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding
 
@@ -52,12 +52,12 @@ META = RuleMeta(
 
 def check(facts: Facts) -> Iterator[Finding]:
     for fault in faults(facts, META.id):
-        message, fix, taint = _words(fault)
+        message, fix, taint = _words(facts, fault)
         yield Finding(
             field=_path(fault) / "tolerations",
             seen=taint,
             limit=None,
-            message=f"{message}; {PENDING if fault.found else 'they stay pending'}{fault.tail()}",
+            message=f"{message}; {end(fault)}",
             fix=fix,
             at_most=fault.at_most,
             excess=fault.excess,
@@ -68,11 +68,11 @@ def _path(fault: Fault) -> FieldPath:
     return fault.pod.path if fault.pod is not None else fault.demand.pods()[0].path
 
 
-def _words(fault: Fault) -> tuple[str, str, str]:
+def _words(facts: Facts, fault: Fault) -> tuple[str, str, str]:
     """(message, fix, the taint)."""
     if fault.cause is not None:
         taints = ", ".join(fault.cause.values[:4])
-        message = f"every node that could take {pods_of(fault)} has a taint that they do not tolerate: {taints}"
+        message = f"{each_pod(facts, fault)} tolerates the taints of no node that could take it: {taints}"
         return message, f"add a toleration for {fault.cause.subject}", fault.cause.subject
     assert fault.found is not None  # noqa: S101  without a single Pod's cause it is the group's proof
     head, fits = story(fault.found)

@@ -36,7 +36,7 @@ from collections.abc import Iterator
 from webhook.facts.model import Facts
 from webhook.inventory.snapshot import Snapshot
 from webhook.rules._capacity import KINDS, faults
-from webhook.rules._capacity_words import story
+from webhook.rules._capacity_words import asks
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -53,12 +53,12 @@ def check(facts: Facts) -> Iterator[Finding]:
     for fault in faults(facts, META.id):
         assert fault.found is not None  # noqa: S101  made from a proof
         assert facts.inventory is not None  # noqa: S101
-        head, _ = story(fault.found)
         yield Finding(
             field=fault.demand.root.path,
             seen=fault.found.proof.needed,
             limit=fault.found.proof.best,
-            message=f"today {head}; it fits only with nodes that take no Pods now ({_away(facts.inventory)})",
+            message=f"{asks(fault)}; the nodes that take Pods today hold {fault.found.proof.best}, and it has to wait for others "
+            f"({_away(facts.inventory)})",
             fix="wait until they are back, or ask the admins about them",
             at_most=Action.WARN,
         )

@@ -33,7 +33,7 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.rules._capacity import KINDS, faults
-from webhook.rules._capacity_words import story
+from webhook.rules._capacity_words import asks
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -49,12 +49,12 @@ META = RuleMeta(
 def check(facts: Facts) -> Iterator[Finding]:
     for fault in faults(facts, META.id):
         assert fault.found is not None  # noqa: S101  made from a proof
-        head, _ = story(fault.found)
         yield Finding(
             field=fault.demand.root.path,
             seen=fault.found.proof.needed,
             limit=fault.found.proof.best,
-            message=f"beside the Pods that run now, {head}; it waits until they end or are preempted",
+            message=f"{asks(fault)}; beside the Pods that run now there is room for {fault.found.proof.best}, so it waits until "
+            "Pods end or are preempted",
             fix="expect it to wait, or use a PriorityClass that may preempt them",
             at_most=Action.WARN,
         )

@@ -36,7 +36,7 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.rules._capacity import KINDS, faults
-from webhook.rules._capacity_words import PENDING, pods_of
+from webhook.rules._capacity_words import each_pod, end
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding
 
@@ -57,7 +57,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             field=fault.pod.path / place,
             seen=fault.cause.text,
             limit=None,
-            message=f"{pods_of(fault)} can go to no node of any cluster: {fault.cause.text}; {PENDING}{fault.tail()}",
+            message=f"{each_pod(facts, fault)} can go to no node of any cluster: {fault.cause.text}; {end(fault)}",
             fix="drop one of the requirements that exclude each other",
             at_most=fault.at_most,
             excess=fault.excess,
