@@ -34,6 +34,7 @@ def reviewed(case: Case) -> list[tuple[str, str, str]]:
         namespace=NAMESPACE,
         user=case.user,
         complete=True,
+        inventory=case.inventory,
         clock=lambda: NOW,
     )
     entry = result.entries[-1]

@@ -14,6 +14,8 @@ from typer.core import TyperGroup
 
 COMMANDS: dict[str, str] = {
     "demo": "webhook.cli.demo:demo",
+    "explain": "webhook.cli.explain:explain",
+    "inventory": "webhook.cli.inventory:app",
     "registration": "webhook.cli.registration:app",
     "review": "webhook.cli.review:review",
     "serve": "webhook.cli.serve:serve",

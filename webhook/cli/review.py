@@ -15,6 +15,7 @@ import typer
 
 from webhook.admission.pipeline import Pipeline, Policies
 from webhook.facts.model import Phase
+from webhook.inventory.snapshot import Snapshot
 from webhook.objects.fieldpath import FieldPath
 from webhook.objects.kinds import find, split_api_version
 from webhook.objects.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
@@ -37,6 +38,7 @@ def review_manifests(
     user: UserInfo | None = None,
     complete: bool = False,
     unreadable: Sequence[Unreadable] = (),
+    inventory: Snapshot | None = None,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Review:
     """Each object is judged as its CREATE, with the others of the set as its surroundings."""
@@ -51,7 +53,7 @@ def review_manifests(
         group, _ = split_api_version(str(manifest.raw.get("apiVersion") or ""))
         word = manifest.raw.get("kind")
         kind = find(group, word) if isinstance(word, str) else None
-        if kind is None or not kind.planned:
+        if kind is None or not kind.judged:
             passed_over[str(word or "(no kind)")] += 1
             continue
         pipeline = Pipeline(
@@ -60,6 +62,7 @@ def review_manifests(
             own_namespace="",
             clock=clock,
             complete_set=complete,
+            inventory=lambda: inventory,
         )
         request = request_for(manifest.raw, namespace, user)
         verdict = _judge(pipeline, request)
@@ -86,6 +89,7 @@ def request_for(raw: dict[str, Any], namespace: str, user: UserInfo | None) -> A
     kind = find(group, str(raw.get("kind")))
     gvk = GroupVersionKind(group=group, version=version, kind=str(raw.get("kind")))
     resource = GroupVersionResource(group=group, version=version, resource=kind.plural if kind else "")
+    namespaced = kind is None or kind.namespaced
     return AdmissionRequest(
         uid="review",
         kind=gvk,
@@ -93,7 +97,7 @@ def request_for(raw: dict[str, Any], namespace: str, user: UserInfo | None) -> A
         request_kind=gvk,
         request_resource=resource,
         name=str(metadata.get("name") or ""),
-        namespace=str(metadata.get("namespace") or namespace),
+        namespace=str(metadata.get("namespace") or namespace) if namespaced else "",
         operation="CREATE",
         user_info=user or UserInfo(),
         object=raw,
@@ -171,10 +175,17 @@ def review(
     complete: Annotated[
         bool, typer.Option("--complete", help="the set is all there is: what is not in it is missing")
     ] = False,
+    inventory: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE|DIR", help="nodes and devices: kubectl get nodes,resourceslices,deviceclasses -o yaml"
+        ),
+    ] = None,
     output: Annotated[Literal["text", "json"], typer.Option("--output", "-o")] = "text",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="also what is fine or could not be checked")] = False,
 ) -> None:
     """Judge manifests as the webhook would. Exit 0: all admitted, 1: something denied, 2: unreadable or wrong usage."""
+    from webhook.cli.inventories import snapshot_from
     from webhook.cli.policies import policies_from
 
     policies, policy_name = policies_from(policy or [])
@@ -187,6 +198,7 @@ def review(
         user=UserInfo(username=as_user, groups=tuple(as_group or ())),
         complete=complete,
         unreadable=unreadable,
+        inventory=snapshot_from(inventory or [], policies.policy.spec.cluster),
     )
     print(json_report.render(result) if output == "json" else text_report.render(result, verbose=verbose))
     raise typer.Exit(result.exit_code)

@@ -201,19 +201,43 @@ class _Judge:
 
     # -- never ------------------------------------------------------------------------------------------------------
     def _never(self, found: Infeasible) -> list[Fault]:
-        hindrance = self._hindrance()
         alone = list(self._pods_that_fit_nowhere())
-        if alone:
-            return [
-                Fault(rule=c.rule, demand=self.demand, found=found, pod=pod, cause=c, hindrance=hindrance)
-                for pod, c in alone
-            ]
-        rule = "WAS501"
-        if self._is_for_want_of_labels():
-            rule = "WAS502"
-        elif not self._stays_without(Part.TAINTS):
-            rule = "WAS508"
-        return [Fault(rule=rule, demand=self.demand, found=found, hindrance=hindrance)]
+        if not alone:
+            return [self._of_group(found)]
+        hindrance = self._hindrance()
+        tainted = self._of_taints(hindrance)
+        faults = [
+            Fault(
+                rule=cause.rule,
+                demand=self.demand,
+                found=found,
+                pod=pod,
+                cause=cause,
+                hindrance=tainted if cause.rule == "WAS508" else hindrance,
+            )
+            for pod, cause in alone
+        ]
+        if all(cause.rule == "WAS508" for _, cause in alone):
+            # With the toleration in place, is the group itself still too large?
+            without = evaluate(self.demand.without(Part.TAINTS), self.snapshot)
+            if isinstance(without, Infeasible):
+                faults.append(self._of_group(without))
+        return faults
+
+    def _of_group(self, found: Infeasible) -> Fault:
+        """The group as a whole does not fit, although each of its Pods would."""
+        hindrance = self._hindrance()
+        if not self._stays_without(Part.TAINTS):
+            rule, hindrance = "WAS508", self._of_taints(hindrance)
+        else:
+            rule = "WAS502" if self._is_for_want_of_labels() else "WAS501"
+        return Fault(rule=rule, demand=self.demand, found=found, hindrance=hindrance)
+
+    def _of_taints(self, hindrance: str) -> str:
+        """Why a missing toleration only warns; "" if it may deny."""
+        if hindrance or Part.TAINTS not in changeable(self.facts):
+            return hindrance
+        return "a Pod mutator may add the toleration"
 
     def _hindrance(self) -> str:
         """Why this proof may not deny; "" if it may."""

@@ -1,0 +1,171 @@
+"""`muster inventory export`: the capacity of a live cluster as a file, for `muster review --inventory`.
+
+The format is that of `kubectl get nodes,resourceslices,deviceclasses,runtimeclasses -o json`, with only those fields
+that Muster reads. `--anonymize` replaces names of nodes everywhere, so that a tenant may have it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import msgspec
+import typer
+
+from webhook.cluster.connection import PAGE_OBJECT_COUNT, Connection, ReadState
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="The inventory of a cluster.")
+
+_READ_SECONDS = 60.0
+# path of the list, apiVersion, kind; the ones behind may not be served.
+_LISTS = (
+    ("/api/v1/nodes", "v1", "Node"),
+    ("/apis/node.k8s.io/v1/runtimeclasses", "node.k8s.io/v1", "RuntimeClass"),
+    ("/apis/resource.k8s.io/v1/deviceclasses", "resource.k8s.io/v1", "DeviceClass"),
+    ("/apis/resource.k8s.io/v1/resourceslices", "resource.k8s.io/v1", "ResourceSlice"),
+)
+_PODS = ("/api/v1/pods", "v1", "Pod")
+# Annotations that the inventory reads: Muster's own, and signs of an autoscaler (webhook/inventory/build.py).
+_ANNOTATIONS = ("muster.dev/", "karpenter.", "cluster-autoscaler.kubernetes.io/", "cluster.x-k8s.io/")
+
+
+class ExportError(Exception):
+    """A list that cannot be read; the message says which and why."""
+
+
+@app.callback()
+def _family() -> None:
+    pass
+
+
+@app.command()
+def export(
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="file; standard output if not given")] = None,
+    kubeconfig: Annotated[Path | None, typer.Option(help="default: $KUBECONFIG or ~/.kube/config")] = None,
+    anonymize: Annotated[bool, typer.Option("--anonymize", help="replace names of nodes and Pods")] = False,
+    pods: Annotated[bool, typer.Option("--pods", help="also Pods, for what fits now")] = False,
+) -> None:
+    """Write the nodes, devices and classes of a cluster, as far as Muster reads them. Exit 2: they cannot be read."""
+    connection = Connection(kubeconfig or _default_kubeconfig())
+    try:
+        objects = list(inventory_objects(connection, with_pods=pods))
+    except ExportError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2) from None
+    if anonymize:
+        objects = anonymized(objects)
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}, indent=1) + "\n"
+    if output is None:
+        print(text, end="")
+    else:
+        output.write_text(text)
+        print(f"{len(objects)} objects in {output}", file=sys.stderr)
+
+
+def _default_kubeconfig() -> Path:
+    import os
+
+    return Path(os.environ.get("KUBECONFIG", "").split(os.pathsep)[0] or Path.home() / ".kube" / "config")
+
+
+def inventory_objects(connection: Connection, *, with_pods: bool = False) -> Iterator[dict[str, Any]]:
+    """Everything, pruned. Raises ExportError."""
+    for path, api_version, kind in (*_LISTS, *([_PODS] if with_pods else [])):
+        for raw in _list(connection, path, kind):
+            yield {"apiVersion": api_version, "kind": kind, **_pruned(kind, raw)}
+
+
+def _list(connection: Connection, path: str, kind: str) -> Iterator[dict[str, Any]]:
+    token = ""
+    while True:
+        query = f"?limit={PAGE_OBJECT_COUNT}" + (f"&continue={quote(token)}" if token else "")
+        read = connection.get(path + query, _READ_SECONDS)
+        if read.state is ReadState.NOT_SERVED and kind != "Node":
+            return
+        if read.state is not ReadState.OK:
+            raise ExportError(f"{kind}s cannot be listed: {read.reason}")
+        page = msgspec.json.decode(read.body)
+        yield from page.get("items") or ()
+        token = (page.get("metadata") or {}).get("continue") or ""
+        if not token:
+            return
+
+
+# ---- only what is read --------------------------------------------------------------------------------------------
+def _pruned(kind: str, raw: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = raw.get("metadata") or {}
+    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k.startswith(_ANNOTATIONS)}
+    kept: dict[str, Any] = {"name": metadata.get("name")}
+    if kind == "Pod":
+        kept["namespace"] = metadata.get("namespace")
+    else:
+        kept |= {"labels": metadata["labels"]} if metadata.get("labels") else {}
+        kept |= {"annotations": annotations} if annotations else {}
+    if metadata.get("deletionTimestamp"):
+        kept["deletionTimestamp"] = metadata["deletionTimestamp"]
+    spec, status = raw.get("spec") or {}, raw.get("status") or {}
+    if kind == "Node":
+        conditions = [c for c in status.get("conditions") or () if c.get("type") == "Ready"]
+        ready = [{"type": "Ready", "status": c.get("status")} for c in conditions]
+        return {
+            "metadata": kept,
+            "spec": _some(spec, "taints", "unschedulable"),
+            "status": {**_some(status, "allocatable", "capacity"), "conditions": ready},
+        }
+    if kind == "Pod":
+        return {"metadata": kept, "spec": _pod_spec(spec), "status": _some(status, "phase")}
+    if kind == "RuntimeClass":
+        return {"metadata": kept, **_some(raw, "handler", "overhead", "scheduling")}
+    return {"metadata": kept, "spec": spec}
+
+
+def _pod_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+    result = _some(spec, "nodeName", "overhead", "resources", "priority", "hostNetwork", "schedulingGroup")
+    for part in ("containers", "initContainers"):
+        if spec.get(part):
+            result[part] = [_some(one, "name", "resources", "ports", "restartPolicy") for one in spec[part]]
+    return result
+
+
+def _some(raw: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: raw[name] for name in names if raw.get(name) not in (None, [], {})}
+
+
+# ---- without names ------------------------------------------------------------------------------------------------
+def anonymized(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Names of nodes replaced everywhere, in order ("node-1"), also inside longer texts such as pool names; Pods and
+    namespaces are numbered. Labels, taints and devices stay: that is what a tenant's manifests are judged by."""
+    names = [obj["metadata"]["name"] for obj in objects if obj["kind"] == "Node"]
+    # Longest first: "node-10" must not become "node-1" and a zero.
+    aliases = sorted(((name, f"node-{i}") for i, name in enumerate(names, 1)), key=lambda pair: -len(pair[0]))
+    pods = 0
+    result: list[dict[str, Any]] = []
+    for obj in objects:
+        renamed: dict[str, Any] = _renamed(obj, dict(aliases), aliases)
+        if obj["kind"] == "Pod":
+            pods += 1
+            renamed["metadata"] = {"name": f"pod-{pods}", "namespace": "anonymous"}
+        elif obj["kind"] == "ResourceSlice":
+            renamed["metadata"]["name"] = f"slice-{len(result)}"
+        result.append(renamed)
+    return result
+
+
+def _renamed(value: Any, exact: dict[str, str], aliases: list[tuple[str, str]]) -> Any:
+    if isinstance(value, dict):
+        return {key: _renamed(one, exact, aliases) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_renamed(one, exact, aliases) for one in value]
+    if not isinstance(value, str):
+        return value
+    if value in exact:
+        return exact[value]
+    for name, alias in aliases:
+        # Short names ("a") would be found inside everything; such texts are not derived from them.
+        if len(name) > 3 and name in value:
+            return value.replace(name, alias)
+    return value
