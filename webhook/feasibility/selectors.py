@@ -46,11 +46,13 @@ def terms(node_affinity: Any, doubts: list[Reason]) -> tuple[Term, ...] | None:
 def _requirement(raw: Any) -> Requirement | None:
     item = _map(raw)
     key, operator, values = item.get("key"), item.get("operator"), _list(item.get("values"))
-    if not isinstance(key, str) or operator not in _OPERATORS or not all(isinstance(value, str) for value in values):
+    if not isinstance(key, str) or not isinstance(operator, str) or operator not in _OPERATORS:
+        return None
+    if not all(isinstance(value, str) for value in values):
         return None
     if operator in ("Gt", "Lt") and (len(values) != 1 or as_int64(values[0]) is None):
         return None
-    return Requirement(key, str(operator), tuple(sorted(values)))
+    return Requirement(key, operator, tuple(sorted(values)))
 
 
 def _name_requirement(raw: Any) -> Requirement | None:
