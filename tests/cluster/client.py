@@ -35,6 +35,7 @@ _CLUSTER_SCOPED: Final = frozenset(
         "ClusterRoleBinding",
         "CustomResourceDefinition",
         "DeviceClass",
+        "DeviceTaintRule",
         "MutatingAdmissionPolicy",
         "MutatingAdmissionPolicyBinding",
         "MutatingWebhookConfiguration",
