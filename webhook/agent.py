@@ -9,19 +9,39 @@ from __future__ import annotations
 import signal
 import sqlite3
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import structlog
 
 from webhook.cluster.connection import Connection
+from webhook.cluster.reconciler import Policies, Reconciler, Report
 from webhook.cluster.store import STORE_FILE, StoreWriter
 from webhook.cluster.watcher import threads
+from webhook.quota.recount import Journal
 
 BEAT_SECONDS = 1.0
 
 
-def run(snapshot_directory: Path, kubeconfig: Path | None, stop: threading.Event | None = None) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """What the leader's recount of TierQuotas needs beside a connection. namespace: Muster's own, where the Lease is."""
+
+    policies: Callable[[], Policies]
+    namespace: str
+    reservation_seconds: float
+    journal: Journal
+
+
+def run(
+    snapshot_directory: Path,
+    kubeconfig: Path | None,
+    stop: threading.Event | None = None,
+    *,
+    quotas: Quotas | None = None,
+) -> None:
     """Until SIGTERM, SIGINT or `stop`. Raises where the kubeconfig or the directory cannot be used at all."""
     stopping = stop or threading.Event()
     if stop is None:
@@ -36,10 +56,31 @@ def run(snapshot_directory: Path, kubeconfig: Path | None, stop: threading.Event
     connection = Connection(kubeconfig)
     for thread in threads(connection, store, stopping, report):
         thread.start()
+    counting = _start_counting(connection, quotas, stopping, report)
     while not stopping.wait(BEAT_SECONDS):
         try:
             store.beat()
         except sqlite3.Error as error:
             # No beat means that workers stop trusting the store, which is right for a full disk.
             report("beat-failed", {"reason": str(error)})
+    if counting is not None:
+        counting.join(timeout=10)  # gives the Lease up, so that the next leader need not wait
     store.close()
+
+
+def _start_counting(
+    connection: Connection, quotas: Quotas | None, stop: threading.Event, report: Report
+) -> threading.Thread | None:
+    if quotas is None:
+        return None
+    reconciler = Reconciler(
+        connection,
+        quotas.policies,
+        namespace=quotas.namespace,
+        report=report,
+        journal=quotas.journal,
+        reservation_seconds=quotas.reservation_seconds,
+    )
+    thread = threading.Thread(target=reconciler.run, args=(stop,), name="quota-leader", daemon=True)
+    thread.start()
+    return thread

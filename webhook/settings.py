@@ -60,6 +60,12 @@ class Settings(BaseSettings):
     in_flight_max: int = Field(
         default=256, ge=1, le=100_000, description="requests one entry of a worker has in hand before it says 429"
     )
+    reservation_seconds: float = Field(
+        default=90.0,
+        ge=5,
+        le=3600,
+        description="how long a quota waits for an admitted object; must be longer than kube-apiserver's --request-timeout",
+    )
     log_format: Literal["json", "text"] = Field(default="json", description="of the request log")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="of the server's own log"

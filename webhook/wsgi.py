@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from flask import Flask
+from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
 from webhook.admission.pipeline import Pipeline
@@ -22,11 +23,17 @@ from webhook.mutations.catalogue import MUTATIONS
 from webhook.observe.log import make_logger
 from webhook.observe.metrics import Metrics
 from webhook.observe.observer import RequestObserver
+from webhook.observe.quota import QuotaMetrics
 from webhook.policy.load import Known, LoadedPolicies, PolicyError, default_policies, load_policies
 from webhook.policy.reload import PolicyFiles
 from webhook.quota.charging import RULE as QUOTA_RULE
+from webhook.quota.ledger import Ledger
+from webhook.quota.model import QuotaError
+from webhook.quota.pricer import counted_among, quotas_among
+from webhook.quota.store import InMemoryStore
 from webhook.rules.catalogue import CATALOGUE
 from webhook.settings import Settings
+from webhook.sources.folder import ObjectSetSource
 from webhook.tls.reload import ReloadState
 
 KNOWN: Final = Known(
@@ -45,13 +52,13 @@ def build(settings: Settings, watch_certificate: CertificateWatch | None = None)
     """The application, from all real parts; call it after the fork. watch_certificate: takes a function that is told of
     every reload of the TLS certificate. Raises what `check` would have reported."""
     log = make_logger(settings.log_format)
-    metrics = Metrics(KNOWN.rules | KNOWN.mutations)
+    registry = CollectorRegistry()
+    metrics = Metrics(KNOWN.rules | KNOWN.mutations, registry=registry)
     if watch_certificate is not None:
         watch_certificate(partial(_certificate_changed, log, metrics))
-    source, ready = _source(settings)
-    pipeline = Pipeline(
-        policies=_policies(settings.policy, log, metrics), source=source, own_namespace=settings.namespace
-    )
+    policies = policies_of(settings.policy, log, metrics)
+    source, ready, ledger = _source(settings, policies, QuotaMetrics(registry))
+    pipeline = Pipeline(policies=policies, source=source, own_namespace=settings.namespace, ledger=ledger)
     return create_app(
         pipeline,
         RequestObserver(metrics, log),
@@ -78,10 +85,10 @@ def check(settings: Settings) -> list[str]:
     try:
         load_policy(settings.policy)
         if settings.folder is not None:
-            _folder_source(settings.folder)
+            quotas_among(_folder_source(settings.folder)[1])
     except PolicyError as error:
         return [str(problem) for problem in error.problems]
-    except (ManifestError, OSError) as error:
+    except (ManifestError, QuotaError, OSError) as error:
         return [str(error)]
     return []
 
@@ -93,7 +100,9 @@ def load_policy(paths: Iterable[Path]) -> LoadedPolicies:
     return load_policies(paths, known=KNOWN, today=datetime.now(UTC).date()) if paths else default_policies()
 
 
-def _policies(paths: tuple[Path, ...], log: FilteringBoundLogger, metrics: Metrics) -> Callable[[], LoadedPolicies]:
+def policies_of(paths: tuple[Path, ...], log: FilteringBoundLogger, metrics: Metrics) -> Callable[[], LoadedPolicies]:
+    """The policy as it is now, reloaded when its files change. Raises PolicyError."""
+
     def on_reload(new: LoadedPolicies, old: LoadedPolicies) -> None:
         metrics.reloaded("policy", failed=False)
         log.info("policy reloaded", version=new.version, before=old.version, warnings=list(map(str, new.warnings)))
@@ -113,17 +122,22 @@ def _same(policies: LoadedPolicies) -> LoadedPolicies:
     return policies
 
 
-# ---- facts ------------------------------------------------------------------------------------------------------
-def _source(settings: Settings) -> tuple[FactSource, Callable[[], list[str]]]:
-    """(where facts come from, why it is not ready). Each kind of source is imported only where it is used."""
+# ---- facts and quotas -------------------------------------------------------------------------------------------
+Ready = Callable[[], list[str]]
+
+
+def _source(
+    settings: Settings, policies: Callable[[], LoadedPolicies], reporter: QuotaMetrics
+) -> tuple[FactSource, Ready, Ledger]:
+    """(where facts come from, why it is not ready, the quotas). Each kind of source is imported only where it is used."""
     if settings.folder is not None:
-        return _folder_source(settings.folder), list
-    return _cluster_source(settings)
+        return _folder(settings, settings.folder, policies, reporter)
+    return _cluster(settings, reporter)
 
 
-def _folder_source(folder: Path) -> FactSource:
+def _folder_source(folder: Path) -> tuple[ObjectSetSource, list[Mapping[str, Any]]]:
     """A folder of manifests that is the whole world: what is not in it does not exist."""
-    from webhook.sources.folder import BUILT_IN_OBJECTS, ObjectSetSource
+    from webhook.sources.folder import BUILT_IN_OBJECTS
     from webhook.sources.manifests import read_file
 
     files = (
@@ -132,24 +146,42 @@ def _folder_source(folder: Path) -> FactSource:
         else sorted(file for file in folder.rglob("*") if file.suffix in (".yaml", ".yml", ".json") and file.is_file())
     )
     objects: list[Mapping[str, Any]] = [manifest.raw for file in files for manifest in read_file(file)]
-    return ObjectSetSource([*BUILT_IN_OBJECTS, *objects], complete=True)
+    return ObjectSetSource([*BUILT_IN_OBJECTS, *objects], complete=True), objects
 
 
-def _cluster_source(settings: Settings) -> tuple[FactSource, Callable[[], list[str]]]:
+def _folder(
+    settings: Settings, folder: Path, policies: Callable[[], LoadedPolicies], reporter: QuotaMetrics
+) -> tuple[FactSource, Ready, Ledger]:
+    """Several workers share one file of reservations; a single process without a shared folder keeps them in memory."""
+    from webhook.sources.quota_file import QuotaFile
+
+    source, objects = _folder_source(folder)
+    quotas = counted_among(quotas_among(objects), objects, source, lambda name: policies().effective(name, {}))
+    store = (
+        InMemoryStore(quotas) if settings.snapshot_dir is None else QuotaFile(settings.snapshot_dir / "quotas", quotas)
+    )
+    return source, list, Ledger(store, reporter=reporter)
+
+
+def _cluster(settings: Settings, reporter: QuotaMetrics) -> tuple[FactSource, Ready, Ledger]:
     from webhook.cluster.connection import Connection
+    from webhook.cluster.quota_store import ClusterQuotaStore
     from webhook.cluster.source import ClusterSource
     from webhook.cluster.store import STORE_FILE, StoreReader
 
     store = None if settings.snapshot_dir is None else StoreReader(settings.snapshot_dir / STORE_FILE)
-    source = ClusterSource(Connection(settings.kubeconfig), store)
+    connection = Connection(settings.kubeconfig)
+    source = ClusterSource(connection, store)
+    ledger = Ledger(ClusterQuotaStore(connection), reporter=reporter)
     started = time.monotonic()
 
     def ready() -> list[str]:
-        if store is None or time.monotonic() - started > SYNC_SECONDS_MAX or store.synced("PodGroup"):
+        if time.monotonic() - started > SYNC_SECONDS_MAX:
             return []
-        return ["the agent has not listed the cluster's objects yet"]
+        listed = store is None or store.synced("PodGroup")
+        return [*([] if listed else ["the agent has not listed the cluster's objects yet"]), *ledger.not_ready()]
 
-    return source, ready
+    return source, ready, ledger
 
 
 def _certificate_changed(log: FilteringBoundLogger, metrics: Metrics, state: ReloadState) -> None:

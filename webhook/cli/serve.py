@@ -147,11 +147,20 @@ def _worker_ended(_arbiter: Any, worker: Any) -> None:
 def _agent(settings: Settings) -> None:
     """Be the agent, until told to stop."""
     from webhook import agent
-    from webhook.observe.log import configure
+    from webhook.observe.log import configure, make_logger
+    from webhook.observe.metrics import Metrics
+    from webhook.observe.quota import QuotaMetrics
+    from webhook.wsgi import KNOWN, policies_of
 
     configure(settings.log_format)
     assert settings.snapshot_dir is not None  # noqa: S101  given by `serve`
-    agent.run(settings.snapshot_dir, settings.kubeconfig)
+    quotas = agent.Quotas(
+        policies=policies_of(settings.policy, make_logger(settings.log_format), Metrics(KNOWN.rules | KNOWN.mutations)),
+        namespace=settings.namespace,
+        reservation_seconds=settings.reservation_seconds,
+        journal=QuotaMetrics(),
+    )
+    agent.run(settings.snapshot_dir, settings.kubeconfig, quotas=quotas)
 
 
 def main(words: list[str]) -> None:

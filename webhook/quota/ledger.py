@@ -71,6 +71,10 @@ class Reporter(Protocol):
 
     def retry(self, order_count: int) -> None: ...
 
+    def charged(self, outcome: str, seconds: float) -> None:
+        """outcome: "granted", "refused" or "undecided"."""
+        ...
+
 
 class Silent:
     """A Reporter that keeps it to itself."""
@@ -82,6 +86,9 @@ class Silent:
         pass
 
     def retry(self, order_count: int) -> None:
+        pass
+
+    def charged(self, outcome: str, seconds: float) -> None:
         pass
 
 
@@ -125,12 +132,14 @@ class Ledger:
         self, tier: str, order: Order, labels: Mapping[str, str], deadline: float, *, commit: bool = True
     ) -> Outcome:
         """All quotas of the tier that select the order's namespace, or none. commit False: check only."""
+        started = self._clock()
         waiter = _Waiter(order=order, labels=labels, end=deadline - MARGIN_SECONDS, commit=commit)
         with self._lock:
             desk = self._desks.setdefault(tier, _Desk())
         self._wait(tier, desk, waiter)
         if waiter.is_open and waiter.holds:
             self.release(tier, [order.id], deadline)
+        self._reporter.charged(type(waiter.outcome).__name__.lower(), self._clock() - started)
         return waiter.outcome
 
     def release(self, tier: str, ids: Iterable[str], deadline: float) -> None:

@@ -8,7 +8,7 @@ is what a charge is checked against, so nothing that was admitted is ever forgot
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -181,7 +181,7 @@ def from_raw(raw: Mapping[str, Any]) -> TierQuota:
             generation=int(metadata.get("generation") or 0),
             resource_version=str(metadata.get("resourceVersion") or ""),
             used=_amounts(status.get("used")),
-            reservations=tuple(_reservation(item) for item in status.get("reservations") or ()),
+            reservations=reservations_from(status.get("reservations") or ()),
             groups=tuple(msgspec.convert(_numbers(item), OpenGroup) for item in status.get("groups") or ()),
             holders=tuple(msgspec.convert(_numbers(item), Holder) for item in status.get("holders") or ()),
             counted_scope=str(counted.get("scope") or ""),
@@ -191,9 +191,14 @@ def from_raw(raw: Mapping[str, Any]) -> TierQuota:
         raise QuotaError(f'TierQuota "{name}" cannot be read: {error}') from error
 
 
-def status_of(quota: TierQuota, conditions: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def reservations_from(rows: Iterable[Mapping[str, Any]]) -> tuple[Reservation, ...]:
+    """As they stand in a status. Raises QuantityError, msgspec.ValidationError."""
+    return tuple(_reservation(row) for row in rows)
+
+
+def status_of(quota: TierQuota) -> dict[str, Any]:
     """The whole status, quantities as a person writes them. `summary` is for the printer columns."""
-    status: dict[str, Any] = {
+    return {
         "hard": texts(quota.hard),
         "used": texts(quota.used),
         "reserved": texts(quota.reserved),
@@ -207,10 +212,8 @@ def status_of(quota: TierQuota, conditions: Sequence[Mapping[str, Any]] = ()) ->
             "used": _summary(quota.hard, quota.used),
             "reserved": _summary(quota.hard, quota.reserved),
         },
+        "conditions": _conditions(quota),
     }
-    if conditions:
-        status["conditions"] = list(conditions)
-    return status
 
 
 def amount_text(name: str, amount: int) -> str:
@@ -245,6 +248,29 @@ def _wire(item: Any) -> dict[str, Any]:
             if key in part:
                 part[key] = texts(part[key])
     return raw
+
+
+def _conditions(quota: TierQuota) -> list[dict[str, Any]]:
+    over = [name for name in sorted(quota.hard) if quota.in_use(name) > quota.hard[name] and name != LARGEST_GANG]
+    words = [
+        f"{amount_text(name, quota.in_use(name))} of {amount_text(name, quota.hard[name])} {name}" for name in over
+    ]
+    return [
+        {
+            "type": "Counted",
+            "status": "True" if quota.is_counted else "False",
+            "reason": "UpToDate" if quota.is_counted else "ScopeChanged",
+            "message": "" if quota.is_counted else "the leader has not counted this tier and these namespaces yet",
+            "observedGeneration": quota.generation,
+        },
+        {
+            "type": "Exceeded",
+            "status": "True" if over else "False",
+            "reason": "AboveHard" if over else "WithinHard",
+            "message": f"in use: {', '.join(words)}; what runs is left alone, nothing more is let in" if over else "",
+            "observedGeneration": quota.generation,
+        },
+    ]
 
 
 def _namespaces(quota: TierQuota) -> str:

@@ -103,6 +103,18 @@ class Recounter:
         self._journal.counted([quota for quota, _ in results])
         return all(done for _, done in results)
 
+    def take_over(self) -> bool:
+        """True once every quota that another leader counted has this one's name. Lists must begin after that: call it first.
+        Raises StoreError."""
+        return all(
+            quota.counted_by in ("", self._identity) or self._sign(quota)
+            for quota in self._store.all(self._clock() + WRITE_SECONDS_MAX)
+        )
+
+    def _sign(self, quota: TierQuota) -> bool:
+        mine = replace(quota, counted_by=self._identity)
+        return self._store.write(mine, self._clock() + WRITE_SECONDS_MAX) is Written.DONE
+
     def next_due(self) -> float | None:
         """When, by the clock, a reservation's time is up; None if none waits."""
         return min((at + self._reservation_seconds for at in self._first_seen.values()), default=None)
@@ -112,8 +124,7 @@ class Recounter:
         for quota in quotas:
             if quota.counted_by in ("", self._identity):
                 continue
-            written = self._store.write(replace(quota, counted_by=self._identity), self._clock() + WRITE_SECONDS_MAX)
-            if written is Written.DONE:
+            if self._sign(quota):
                 self._fenced_at = self._clock()
                 self._relist()
             return False

@@ -129,10 +129,16 @@ class Leader:
             relist=self.relist,
             clock=world.now,
         )
-        self.relist()
+        self.wants_list = False
+        self.list_now()
 
     def relist(self) -> None:
+        """Takes a while."""
+        self.wants_list = True
+
+    def list_now(self) -> None:
         """A list shows what is stored now and replaces the events that were on their way."""
+        self.wants_list = False
         self.events.clear()
         self.census.replace_kind("Job", [obj.node() for obj in self.world.live.values()], self.world.now())
 
@@ -141,6 +147,9 @@ class Leader:
         return Looked(Seen.ABSENT) if obj is None else Looked(Seen.PRESENT, obj.generation)
 
     def deliver(self, count: int) -> None:
+        if self.wants_list:
+            self.list_now()
+            return
         for _ in range(min(count, len(self.events))):
             word, what = self.events.popleft()
             if word == "deleted":
@@ -216,12 +225,15 @@ class Ledgers(RuleBasedStateMachine):
         if self.ask(replica, Admitted(f"uid-{next(self.ids)}", namespace, size, size, self.time), []):
             self.store_it(len(self.pending) - 1)
 
-    @rule(replica=st.integers(0, 2), pick=st.integers(0, 9), more=st.integers(1, 4), words=words)
-    def grow(self, replica: int, pick: int, more: int, words: list[str]) -> None:
+    @rule(replica=st.integers(0, 2), pick=st.integers(0, 9), more=st.integers(1, 4), words=words, counts=st.booleans())
+    def grow(self, replica: int, pick: int, more: int, words: list[str], counts: bool) -> None:
         obj = self.pick(pick)
         if obj is not None:
             new = Admitted(obj.uid, obj.namespace, obj.size + more, more, self.time, obj.generation + 1, obj)
             self.ask(replica, new, words)
+            if counts:
+                self.leaders[-1].deliver(20)
+                self.count_quietly()
 
     @rule(replica=st.integers(0, 2), namespace=st.sampled_from(NAMESPACES), size=st.integers(0, 6))
     def dry_run(self, replica: int, namespace: str, size: int) -> None:
@@ -421,6 +433,7 @@ class Ledgers(RuleBasedStateMachine):
         leader = Leader(self, "the last one")
         for _ in range(6):
             self.advance(50.0)
+            leader.deliver(1)
             leader.recounter.run_once()
         for quota in self.store.all(self.time):
             live = sum(obj.size for obj in self.live.values() if quota.selects(obj.namespace, {}))
