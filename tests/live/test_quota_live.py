@@ -1,0 +1,332 @@
+"""Tier quotas on the real API server, with three separate replicas behind one address.
+
+Reservations lapse after 10 s here: no request of these tests takes longer, and nobody wants to wait 90 s.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.builders import GPU, pod, pod_group, resource_quota
+from tests.cluster.client import MERGE_PATCH, Response
+from tests.cluster.cluster import Cluster
+from tests.live.quota_cluster import (
+    QUOTAS,
+    Replicas,
+    books,
+    crowd,
+    edit,
+    gold,
+    jobs,
+    quota,
+    settled,
+    wait_used,
+)
+
+pytestmark = pytest.mark.processes
+
+CRON_CONTROLLER = "system:serviceaccount:kube-system:cronjob-controller"
+
+
+@pytest.fixture(scope="module")
+def replicas(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MUSTER_RESERVATION_SECONDS", "10")
+        with Replicas(control_plane, tmp_path_factory.mktemp("replicas"), 3) as replicas:
+            yield replicas
+
+
+@pytest.fixture
+def cluster(replicas: Replicas) -> Cluster:
+    return replicas.cluster
+
+
+@pytest.fixture
+def sixteen(cluster: Cluster, namespace: str) -> Iterator[str]:
+    """A quota of 16 GPUs for the test's namespace; both have the same name."""
+    with quota(cluster, namespace, [namespace], {GPU: 16}):
+        yield namespace
+
+
+def create(cluster: Cluster, namespace: str, raw: dict[str, Any], **query: str) -> Response:
+    return cluster.api.create(raw, namespace, **query)
+
+
+def delete_job(cluster: Cluster, namespace: str, name: str, policy: str = "Background") -> None:
+    cluster.api.delete(f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}", {"propagationPolicy": policy}).expect()
+
+
+def patch_job(cluster: Cluster, namespace: str, name: str, spec: dict[str, Any]) -> Response:
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
+    return cluster.api.patch(path, {"spec": spec}, MERGE_PATCH)
+
+
+def pods_of(cluster: Cluster, namespace: str, count: int) -> list[dict[str, Any]]:
+    return cluster.wait_for(
+        lambda: found if len(found := cluster.pods(namespace)) == count else [], 20, f"{count} Pods in {namespace}"
+    )
+
+
+# ---- concurrency ------------------------------------------------------------------------------------------------
+def test_two_hundred_into_fifty(cluster: Cluster, namespace: str) -> None:
+    """200 concurrent Jobs into a quota for 50: exactly 50, and the books say so."""
+    with quota(cluster, namespace, [namespace], {GPU: 50}):
+        answers = crowd(cluster, namespace, [gold(f"j-{number}").dict() for number in range(200)])
+
+        statuses = Counter(answer.status for answer in answers)
+        assert statuses == {201: 50, 403: 150}, statuses
+        assert len(jobs(cluster, namespace)) == 50
+        assert settled(cluster, namespace) == 50
+
+
+def test_two_gangs_race_for_the_last_places(cluster: Cluster, sixteen: str) -> None:
+    """Exactly one, whole: eight Pods of one of them and none of the other."""
+    gangs = [gold(name, pods=8, gpus=2).gang().dict() for name in ("left", "right")]
+
+    answers = crowd(cluster, sixteen, gangs)
+
+    assert sorted(answer.status for answer in answers) == [201, 403]
+    owners = {found["metadata"]["ownerReferences"][0]["name"] for found in pods_of(cluster, sixteen, 8)}
+    assert len(owners) == 1
+    assert settled(cluster, sixteen) == 16
+
+
+def test_several_quotas_all_or_none(cluster: Cluster, sixteen: str) -> None:
+    with quota(cluster, f"{sixteen}-all", [sixteen, "elsewhere"], {GPU: 4}):
+        answer = create(cluster, sixteen, gold("a", gpus=8).dict())
+
+        assert answer.status == 403
+        assert f'(TierQuota "{sixteen}-all") allows 4 nvidia.com/gpu, none in use' in answer.body["message"]
+        assert not books(cluster, sixteen).get("reservations")
+
+
+# ---- what is admitted and never stored ----------------------------------------------------------------------------
+def test_r42_already_exists_after_admission_is_given_back(cluster: Cluster, namespace: str) -> None:
+    with quota(cluster, namespace, [namespace], {GPU: 32}):
+        create(cluster, namespace, gold("a", gpus=16).dict()).expect(201)
+        wait_used(cluster, namespace, 16)
+
+        create(cluster, namespace, gold("a", gpus=16).dict()).expect(409)
+
+        assert books(cluster, namespace)["reserved"] == {GPU: "16"}
+        assert settled(cluster, namespace, seconds=25) == 16
+        create(cluster, namespace, gold("b", gpus=16).dict()).expect(201)
+
+
+def test_a_later_plugin_s_no_is_given_back(cluster: Cluster, sixteen: str) -> None:
+    none = resource_quota("none", **{"count/jobs.batch": "0"}).namespace(sixteen).dict()
+    create(cluster, sixteen, none).expect(201)
+    counted = f"/api/v1/namespaces/{sixteen}/resourcequotas/none"
+    cluster.wait_for(lambda: cluster.api.get(counted).body.get("status", {}).get("hard"), 20, "the ResourceQuota")
+
+    answer = create(cluster, sixteen, gold("a", gpus=16).dict())
+
+    assert "exceeded quota: none" in answer.body["message"]
+    assert settled(cluster, sixteen, seconds=25) == 0
+    cluster.api.delete(counted).expect()
+    create(cluster, sixteen, gold("a", gpus=16).dict()).expect(201)
+
+
+def test_r125_dry_run_reserves_nothing(cluster: Cluster, sixteen: str) -> None:
+    before = cluster.api.get(f"{QUOTAS}/{sixteen}").expect()["metadata"]["resourceVersion"]
+    for number in range(10):
+        create(cluster, sixteen, gold(f"a-{number}", gpus=16).dict(), dryRun="All").expect(201)
+    create(cluster, sixteen, gold("b", gpus=17).dict(), dryRun="All").expect(403)
+
+    assert cluster.api.get(f"{QUOTAS}/{sixteen}").expect()["metadata"]["resourceVersion"] == before
+    create(cluster, sixteen, gold("a", gpus=16).dict()).expect(201)
+
+
+# ---- life of an object --------------------------------------------------------------------------------------------
+def test_growing_shrinking_finishing(cluster: Cluster, sixteen: str) -> None:
+    """Growth pays the difference; what shrinks, finishes or goes is free again, and the table is right in about a second."""
+    create(cluster, sixteen, gold("a", pods=2, gpus=4).dict()).expect(201)
+    pods_of(cluster, sixteen, 2)
+    patch_job(cluster, sixteen, "a", {"parallelism": 1}).expect(200)
+    wait_used(cluster, sixteen, 4)
+
+    create(cluster, sixteen, gold("b", gpus=8).dict()).expect(201)
+    patch_job(cluster, sixteen, "a", {"parallelism": 2}).expect(200)
+    assert settled(cluster, sixteen) == 16
+    refused = create(cluster, sixteen, gold("c", gpus=1).dict())
+    assert refused.status == 403
+    assert "In use: job/" in refused.body["message"]
+
+    running = next(found for found in cluster.pods(sixteen) if found["metadata"]["labels"]["job-name"] == "b")
+    cluster.set_pod_phase(sixteen, running["metadata"]["name"], "Succeeded")
+    started = time.monotonic()
+    wait_used(cluster, sixteen, 8)
+    assert time.monotonic() - started < 5
+    create(cluster, sixteen, gold("c", gpus=8).dict()).expect(201)
+
+
+def test_r115_suspended_pays_at_resume(cluster: Cluster, sixteen: str) -> None:
+    for name in ("a", "b"):
+        create(cluster, sixteen, gold(name, gpus=16).suspend().dict()).expect(201)
+    patch_job(cluster, sixteen, "a", {"suspend": False}).expect(200)
+
+    refused = patch_job(cluster, sixteen, "b", {"suspend": False})
+
+    assert refused.status == 403
+    assert "16 in use" in refused.body["message"]
+    assert settled(cluster, sixteen) == 16
+
+
+def test_r49_a_limit_lowered_under_use(cluster: Cluster, sixteen: str) -> None:
+    create(cluster, sixteen, gold("a", pods=2, gpus=8).dict()).expect(201)
+    wait_used(cluster, sixteen, 16)
+    edit(cluster, sixteen, {GPU: 8})
+
+    patch_job(cluster, sixteen, "a", {"activeDeadlineSeconds": 3600}).expect(200)
+    refused = create(cluster, sixteen, gold("b", gpus=1).dict())
+    patch_job(cluster, sixteen, "a", {"parallelism": 1}).expect(200)
+
+    assert "allows 8 nvidia.com/gpu, 16 in use, this Job asks for 1" in refused.body["message"]
+    exceeded = {item["type"]: item for item in books(cluster, sixteen)["conditions"]}["Exceeded"]
+    assert exceeded["status"] in ("True", "False")
+    wait_used(cluster, sixteen, 8)
+
+
+def test_orphans_count_by_themselves(cluster: Cluster, sixteen: str) -> None:
+    create(cluster, sixteen, gold("a", pods=2, gpus=8).dict()).expect(201)
+    names = [found["metadata"]["name"] for found in pods_of(cluster, sixteen, 2)]
+    delete_job(cluster, sixteen, "a", "Orphan")
+    cluster.wait_for(lambda: not jobs(cluster, sixteen), 20, "the Job to go")
+
+    time.sleep(2)
+    assert books(cluster, sixteen)["used"] == {GPU: "16"}
+    assert create(cluster, sixteen, gold("b").dict()).status == 403
+    for name in names:
+        cluster.api.delete(f"/api/v1/namespaces/{sixteen}/pods/{name}", gracePeriodSeconds=0).expect()
+    wait_used(cluster, sixteen, 0)
+
+
+def test_a_pod_that_cannot_go_still_counts(cluster: Cluster, sixteen: str) -> None:
+    """Terminating, held by a finalizer: its device is not free."""
+    stuck = pod("stuck").unset("metadata.namespace").gpu(16).priority_class("train-gold").dict()
+    stuck["metadata"]["finalizers"] = ["example.com/hold"]
+    create(cluster, sixteen, stuck).expect(201)
+    path = f"/api/v1/namespaces/{sixteen}/pods/stuck"
+    cluster.api.delete(path, gracePeriodSeconds=0).expect()
+
+    wait_used(cluster, sixteen, 16)
+    assert create(cluster, sixteen, gold("a").dict()).status == 403
+    cluster.api.patch(path, {"metadata": {"finalizers": None}}, MERGE_PATCH).expect()
+    wait_used(cluster, sixteen, 0)
+
+
+def test_namespace_deletion_frees_everything(cluster: Cluster, new_namespace: Callable[..., str]) -> None:
+    namespace = new_namespace("quota-going")
+    with quota(cluster, namespace, [namespace], {GPU: 16}):
+        create(cluster, namespace, gold("a", pods=2, gpus=8).dict()).expect(201)
+        pods_of(cluster, namespace, 2)
+        cluster.delete_namespace(namespace)
+        wait_used(cluster, namespace, 0, seconds=40)
+
+
+# ---- children -----------------------------------------------------------------------------------------------------
+def test_children_of_a_live_owner_are_covered_and_a_forged_one_pays(cluster: Cluster, namespace: str) -> None:
+    with quota(cluster, namespace, [namespace], {GPU: 16}):
+        owner = create(cluster, namespace, gold("a", pods=2, gpus=6).dict()).expect(201)
+        pods_of(cluster, namespace, 2)
+        assert settled(cluster, namespace) == 12
+        forged = pod("forged").unset("metadata.namespace").gpu(4).priority_class("train-gold")
+        forged.owner("Job", "a", uid=owner["metadata"]["uid"])
+        second = pod("second").unset("metadata.namespace").gpu(1).priority_class("train-gold")
+        second.owner("Job", "a", uid=owner["metadata"]["uid"])
+
+        create(cluster, namespace, forged.dict()).expect(201)
+
+        wait_used(cluster, namespace, 16)
+        assert create(cluster, namespace, second.dict()).status == 403
+        rows = books(cluster, namespace)["reservations"]
+        assert [(row["name"], row["settled"]) for row in rows] == [("forged", True)]
+        cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods/forged", gracePeriodSeconds=0).expect()
+        assert settled(cluster, namespace) == 12
+
+
+def test_r127_each_job_of_a_cronjob_pays(cluster: Cluster, sixteen: str) -> None:
+    """As the CronJob controller creates them, through the entry that fails open: over the limit it is told no."""
+    controller = cluster.api_as(CRON_CONTROLLER, ("system:masters",))
+    first = gold("nightly-1", gpus=16).owner("CronJob", "nightly", uid="0d2a0e5b-0c7a-4b7e-9a52-0d6e6f0f1a11").dict()
+    second = gold("nightly-2", gpus=16).owner("CronJob", "nightly", uid="0d2a0e5b-0c7a-4b7e-9a52-0d6e6f0f1a11").dict()
+
+    assert controller.create(first, sixteen).status == 201
+    assert controller.create(second, sixteen).status == 403
+
+
+def test_a_bare_gang_is_charged_whole_at_its_first_pod(cluster: Cluster, sixteen: str) -> None:
+    group = pod_group("gang").unset("metadata.namespace").gang(4).priority_class("train-gold").dict()
+    create(cluster, sixteen, group).expect(201)
+    members = [
+        pod(f"w-{number}")
+        .unset("metadata.namespace")
+        .gpu(4)
+        .scheduling_group("gang")
+        .priority_class("train-gold")
+        .dict()
+        for number in range(5)
+    ]
+
+    create(cluster, sixteen, members[0]).expect(201)
+    wait_used(cluster, sixteen, 16)
+    assert create(cluster, sixteen, gold("a").dict()).status == 403
+    answers = crowd(cluster, sixteen, members[1:4])
+    assert [answer.status for answer in answers] == [201, 201, 201]
+    assert settled(cluster, sixteen) == 16
+    assert create(cluster, sixteen, members[4]).status == 403
+
+
+# ---- what people see ----------------------------------------------------------------------------------------------
+def test_kubectl_get_tierquotas(cluster: Cluster, sixteen: str) -> None:
+    create(cluster, sixteen, gold("a", gpus=8).dict()).expect(201)
+    wait_used(cluster, sixteen, 8)
+    settled(cluster, sixteen)
+
+    header, row = cluster.kubectl("get", "tierquotas", sixteen).stdout.splitlines()
+
+    assert header.split() == ["NAME", "TIER", "NAMESPACES", "HARD", "USED", "RESERVED", "AGE"]
+    assert row.split()[:6] == [sixteen, "gold", sixteen, f"{GPU}=16", f"{GPU}=8", f"{GPU}=0"]
+
+
+@pytest.mark.parametrize(
+    ("hard", "word"),
+    [
+        ({"limits.nvidia.com/gpu": 1}, "name the resource itself"),
+        ({"requests.cpu": 1}, "name the resource itself"),
+        ({"gpus": 1}, "must be cpu, memory"),
+        ({GPU: "-1"}, "quantities of 0 or more"),
+        ({GPU: "many"}, "quantities of 0 or more"),
+        ({GPU: "500m"}, "whole number"),
+        ({}, "at least 1"),
+    ],
+)
+def test_r60_a_limit_that_nothing_would_ever_meet_is_an_error(
+    cluster: Cluster, hard: dict[str, Any], word: str
+) -> None:
+    raw = {
+        "apiVersion": "muster.dev/v1alpha1",
+        "kind": "TierQuota",
+        "metadata": {"name": "wrong"},
+        "spec": {"tier": "gold", "hard": hard},
+    }
+
+    answer = cluster.api.create(raw)
+
+    assert answer.status == 422
+    assert word in answer.body["message"]
+
+
+def test_metrics_say_what_the_ledger_did(replicas: Replicas, sixteen: str) -> None:
+    create(replicas.cluster, sixteen, gold("a", gpus=8).dict()).expect(201)
+    wait_used(replicas.cluster, sixteen, 8)
+    texts = [member.get("/metrics")[1].decode() for member in replicas.members]
+
+    assert any("muster_quota_charge_seconds_count" in text for text in texts)
+    used = f'muster_quota_used{{quota="{sixteen}",resource="{GPU}",tier="gold"}} 8.0'
+    assert any(used in text for text in texts)
