@@ -55,6 +55,7 @@ class Settings(BaseSettings):
     snapshot_dir: Path | None = Field(
         default=None, description="memory volume that the agent and the workers share; none: a temporary folder"
     )
+    inventory: bool = Field(default=True, description="judge gangs by the nodes and devices that the cluster has")
     workers: int = Field(default=2, ge=1, le=64, description="worker processes")
     threads: int = Field(default=8, ge=1, le=256, description="threads of one worker")
     in_flight_max: int = Field(

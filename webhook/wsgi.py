@@ -19,6 +19,9 @@ from structlog.typing import FilteringBoundLogger
 from webhook.admission.pipeline import Pipeline
 from webhook.edge.app import create_app
 from webhook.facts.source import FactSource
+from webhook.inventory.build import build as build_snapshot
+from webhook.inventory.profile import settings_of
+from webhook.inventory.snapshot import Snapshot
 from webhook.mutations.catalogue import MUTATIONS
 from webhook.observe.log import make_logger
 from webhook.observe.metrics import Metrics
@@ -58,7 +61,13 @@ def build(settings: Settings, watch_certificate: CertificateWatch | None = None)
         watch_certificate(partial(_certificate_changed, log, metrics))
     policies = policies_of(settings.policy, log, metrics)
     source, ready, ledger = _source(settings, policies, QuotaMetrics(registry))
-    pipeline = Pipeline(policies=policies, source=source, own_namespace=settings.namespace, ledger=ledger)
+    pipeline = Pipeline(
+        policies=policies,
+        source=source,
+        own_namespace=settings.namespace,
+        ledger=ledger,
+        inventory=_inventory(settings, policies),
+    )
     return create_app(
         pipeline,
         RequestObserver(metrics, log),
@@ -182,6 +191,24 @@ def _cluster(settings: Settings, reporter: QuotaMetrics) -> tuple[FactSource, Re
         return [*([] if listed else ["the agent has not listed the cluster's objects yet"]), *ledger.not_ready()]
 
     return source, ready, ledger
+
+
+def _inventory(settings: Settings, policies: Callable[[], LoadedPolicies]) -> Callable[[], Snapshot | None]:
+    """Capacity: the Nodes that the agent watches, or those in the folder; without any, rules on it have nothing to say."""
+    if settings.folder is not None:
+        objects = _folder_source(settings.folder)[1]
+        if not any(raw.get("kind") == "Node" for raw in objects):
+            return lambda: None
+        snapshot = build_snapshot(objects, settings_of(policies().policy.spec.cluster, is_file=True))
+        return lambda: snapshot
+    if settings.snapshot_dir is None or not settings.inventory:
+        return lambda: None
+    from webhook.cluster.inventory import LiveInventory
+    from webhook.cluster.store import STORE_FILE, StoreReader
+
+    live = LiveInventory(StoreReader(settings.snapshot_dir / STORE_FILE), lambda: policies().policy.spec.cluster)
+    live.start()
+    return live.current
 
 
 def _certificate_changed(log: FilteringBoundLogger, metrics: Metrics, state: ReloadState) -> None:

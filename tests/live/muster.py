@@ -39,7 +39,10 @@ _PROBE = {
 class Muster:
     """`muster serve` against a control plane, and its webhook configurations. Use as a context manager."""
 
-    def __init__(self, cluster: Cluster, directory: Path, *, workers: int = 1, port: int | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, directory: Path, *, workers: int = 1, port: int | None = None, inventory: bool = False
+    ) -> None:
+        """inventory: judge by the Nodes of the control plane, which other tests come and go with."""
         self.cluster = cluster
         self.directory = directory
         self.port = port or _free_port()
@@ -47,6 +50,7 @@ class Muster:
         self.certificates = ensure_development_certificates(directory / "certs")
         self.log = directory / "serve.log"
         self._workers = workers
+        self._inventory = inventory
         self._process: subprocess.Popen[bytes] | None = None
         self._generation = 0
 
@@ -62,7 +66,7 @@ class Muster:
         command += ["--policy", str(self.policy_file), "--kubeconfig", str(self.cluster.kubeconfig())]
         command += ["--tls-cert", str(self.certificates.cert), "--tls-key", str(self.certificates.key)]
         command += ["--workers", str(self._workers)]
-        environment = {**os.environ, "MUSTER_NAMESPACE": "muster-system"}
+        environment = {**os.environ, "MUSTER_NAMESPACE": "muster-system", "MUSTER_INVENTORY": str(self._inventory)}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
         self._until(self._ready, f"Muster to be ready (log: {self.log})")
@@ -84,6 +88,30 @@ class Muster:
                 os.killpg(self._process.pid, 9)
             self._process.wait()
             self._process = None
+
+    # -- what it costs --------------------------------------------------------------------------------------------
+    def memory_mib(self) -> float:
+        """Sum of the proportional set sizes of all its processes."""
+        return sum(_status_kib(pid, "smaps_rollup", "Pss:") for pid in self._pids()) / 1024
+
+    def agent_cpu_seconds(self) -> float:
+        """User and system time of the agent so far."""
+        for pid in self._pids():
+            if b"agent" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+                return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        raise AssertionError("no agent runs")
+
+    def _pids(self) -> list[int]:
+        """The processes of the session that `serve` leads."""
+        assert self._process is not None
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    if os.getsid(int(entry.name)) == self._process.pid:
+                        found.append(int(entry.name))
+        return found
 
     def __enter__(self) -> Self:
         return self
@@ -232,3 +260,12 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _status_kib(pid: int, file: str, field: str) -> int:
+    """A field of a /proc file in KiB; 0 where the process has just ended."""
+    try:
+        text = Path(f"/proc/{pid}/{file}").read_text()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith(field))

@@ -17,7 +17,7 @@ from typing import Any
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (kind TEXT, namespace TEXT, name TEXT, raw BLOB,
                                     PRIMARY KEY (kind, namespace, name)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS kinds (kind TEXT PRIMARY KEY, synced INTEGER, reason TEXT);
+CREATE TABLE IF NOT EXISTS kinds (kind TEXT PRIMARY KEY, synced INTEGER, reason TEXT, version INTEGER);
 CREATE TABLE IF NOT EXISTS heartbeat (id INTEGER PRIMARY KEY CHECK (id = 1), monotonic REAL);
 """
 
@@ -43,28 +43,51 @@ class StoreWriter:
 
     def replace_kind(self, kind: str, objects: Iterable[tuple[str, str, bytes]]) -> None:
         """A whole list, in one transaction: (namespace, name, raw JSON). Marks the kind as synced."""
+        wanted = {(namespace, name): raw for namespace, name, raw in objects}
         with self._lock, self._db:
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute("DELETE FROM objects WHERE kind = ?", (kind,))
-            self._db.executemany(
-                "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", ((kind, *row) for row in objects)
-            )
-            self._db.execute("INSERT OR REPLACE INTO kinds VALUES (?, 1, '')", (kind,))
+            rows = self._db.execute("SELECT namespace, name, raw FROM objects WHERE kind = ?", (kind,))
+            if {(namespace, name): raw for namespace, name, raw in rows} != wanted:
+                self._db.execute("DELETE FROM objects WHERE kind = ?", (kind,))
+                self._db.executemany(
+                    "INSERT INTO objects VALUES (?, ?, ?, ?)", ((kind, *key, raw) for key, raw in wanted.items())
+                )
+                self._changed(kind)
+            self._mark(kind, synced=True, reason="")
 
     def put(self, kind: str, namespace: str, name: str, raw: bytes) -> None:
+        """What is stored already, to the byte, is not written again: a node's heartbeat changes nothing here."""
+        key = (kind, namespace, name)
         with self._lock:
-            self._db.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", (kind, namespace, name, raw))
+            old = self._db.execute("SELECT raw FROM objects WHERE kind = ? AND namespace = ? AND name = ?", key)
+            if old.fetchone() != (raw,):
+                self._db.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", (*key, raw))
+                self._changed(kind)
 
     def delete(self, kind: str, namespace: str, name: str) -> None:
         with self._lock:
             self._db.execute(
                 "DELETE FROM objects WHERE kind = ? AND namespace = ? AND name = ?", (kind, namespace, name)
             )
+            self._changed(kind)
 
     def unsynced(self, kind: str, reason: str) -> None:
         """The watch is broken: the kind's objects are no longer to be trusted."""
         with self._lock:
-            self._db.execute("INSERT OR REPLACE INTO kinds VALUES (?, 0, ?)", (kind, reason))
+            self._mark(kind, synced=False, reason=reason)
+
+    def _mark(self, kind: str, *, synced: bool, reason: str) -> None:
+        self._db.execute(
+            "INSERT INTO kinds VALUES (?, ?, ?, 0) ON CONFLICT (kind) DO UPDATE SET synced = excluded.synced,"
+            " reason = excluded.reason",
+            (kind, int(synced), reason),
+        )
+
+    def _changed(self, kind: str) -> None:
+        """The version of a kind goes up with every change of its objects."""
+        self._db.execute(
+            "INSERT INTO kinds VALUES (?, 0, '', 1) ON CONFLICT (kind) DO UPDATE SET version = version + 1", (kind,)
+        )
 
     def beat(self) -> None:
         with self._lock:
@@ -105,6 +128,15 @@ class StoreReader:
             (kind, time.monotonic() - HEARTBEAT_SECONDS_MAX),
         )
         return bool(rows[0][0]) if rows else None
+
+    def rows(self, kind: str) -> list[tuple[str, bytes]]:
+        """(name, raw JSON) of all objects of a cluster-scoped kind, whatever the state of its watch."""
+        return self._query("SELECT name, raw FROM objects WHERE kind = ? ORDER BY name", (kind,)) or []
+
+    def version(self, kind: str) -> int:
+        """Goes up with every change of the kind's objects; 0 where there was none, or nobody can say."""
+        rows = self._query("SELECT version FROM kinds WHERE kind = ?", (kind,))
+        return int(rows[0][0]) if rows else 0
 
     def _query(self, sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]] | None:
         try:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from webhook.cluster.connection import PAGE_OBJECT_COUNT, Connection, GoneError, ReadState, WatchError
+from webhook.cluster.inventory_kinds import INVENTORY_KINDS, kept
 from webhook.cluster.source import list_path
 from webhook.cluster.store import StoreWriter
 from webhook.objects import core
@@ -62,12 +63,12 @@ class Watcher:
         self,
         connection: Connection,
         store: StoreWriter,
-        kind_name: str,
+        kind: Kind,
         stop: threading.Event,
         report: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self._connection, self._store, self._stop, self._report = connection, store, stop, report
-        self._kind: Kind = BY_NAME[kind_name]
+        self._kind = kind
         self._version = self._kind.versions[0]
 
     def run(self) -> None:
@@ -150,7 +151,7 @@ class Watcher:
     def _kept(self, raw: msgspec.Raw) -> bytes:
         """The object without what no rule reads: managed fields, most of the status."""
         try:
-            return msgspec.json.encode(msgspec.json.decode(raw, type=self._kind.type))
+            return msgspec.json.encode(kept(msgspec.json.decode(raw, type=self._kind.type)))
         except msgspec.ValidationError:
             return bytes(raw)  # unreadable for us: the rule that asks for it will say so
 
@@ -178,6 +179,6 @@ def threads(
     connection: Connection, store: StoreWriter, stop: threading.Event, report: Callable[[str, dict[str, Any]], None]
 ) -> Iterator[threading.Thread]:
     """One thread per watched kind, not started yet."""
-    for kind in WATCHED_KINDS:
+    for kind in (*(BY_NAME[name] for name in WATCHED_KINDS), *INVENTORY_KINDS):
         watcher = Watcher(connection, store, kind, stop, report)
-        yield threading.Thread(target=watcher.run, name=f"watch-{kind}", daemon=True)
+        yield threading.Thread(target=watcher.run, name=f"watch-{kind.kind}", daemon=True)
