@@ -87,3 +87,8 @@ def test_prepared_tables_are_kept_and_bounded() -> None:
     for index in range(2 * tables.PREPARED_COUNT_MAX):
         tables.classes(snapshot, NEVER, (f"label-{index}",))
     assert len(snapshot.prepared) <= tables.PREPARED_COUNT_MAX + 1
+
+
+def test_a_pools_node_has_no_name_yet() -> None:
+    snapshot = cluster(node(0), node(1, open_labels=True))
+    assert tables.base(snapshot, NEVER).label(NAME_KEY)[0].tolist() == [0, MISSING]

@@ -13,7 +13,7 @@ from webhook.feasibility.check import faults
 from webhook.feasibility.engine import evaluate
 from webhook.feasibility.model import Demand, Part, TreeDemand
 from webhook.feasibility.result import Feasible, Infeasible, Result
-from webhook.inventory.snapshot import Node, Question, Snapshot
+from webhook.inventory.snapshot import ExtendedClass, Node, Question, Snapshot
 
 QUESTIONS = st.sampled_from(Question)
 
@@ -81,6 +81,44 @@ def test_a_suggestion_on_the_quorum_has_a_placement(demand: Demand, snapshot: Sn
     if largest is not None and not isinstance(demand.root, TreeDemand):
         more = replace(demand, root=replace(demand.root, needed=largest + 1))
         assert not has_placement(more, snapshot)
+
+
+@given(st.one_of(clusters.demands(), clusters.trees()), clusters.snapshots(node_count_max=3), st.data())
+def test_nodes_whose_labels_are_not_known_yet(demand: Demand, snapshot: Snapshot, data: st.DataObject) -> None:
+    """What is impossible with a pool's nodes is impossible whatever labels they turn out to have."""
+    assume(_pod_count(demand.root) <= 8)
+    before, after = [], []
+    for node in snapshot.nodes:
+        if data.draw(st.booleans()):
+            kept = {key: value for key, value in node.labels.items() if key == "zone" and data.draw(st.booleans())}
+            before.append(replace(node, labels=kept, open_labels=True, real=False, away="pool x", potential={}))
+            found = {key: data.draw(st.sampled_from(("a", "b", "c"))) for key in ("zone", "rack", "disk")}
+            name = f"new-{node.name}"
+            after.append(replace(node, name=name, labels={"kubernetes.io/hostname": name} | found | kept, potential={}))
+        else:
+            before.append(node)
+            after.append(node)
+    result = evaluate(demand, replace(snapshot, nodes=tuple(before), prepared={}))
+    if isinstance(result, Infeasible):
+        assert not has_placement(demand, replace(snapshot, nodes=tuple(after), prepared={}))
+    if isinstance(result, Feasible):
+        assert faults(demand, result.witness.placements, snapshot) == [], "only nodes that are there"
+
+
+@given(st.one_of(clusters.demands(), clusters.trees()), clusters.snapshots(node_count_max=3))
+def test_a_resource_that_a_device_class_may_serve(demand: Demand, snapshot: Snapshot) -> None:
+    """Where a node has none of it, it never limits."""
+    assume(_pod_count(demand.root) <= 8)
+    mapped = (ExtendedClass(device_class="gpu", resource="x/gpu"),)
+    plenty = [
+        node
+        if node.allocatable.get("x/gpu") or node.potential.get("x/gpu")
+        else replace(node, allocatable={**node.allocatable, "x/gpu": 1000})
+        for node in snapshot.nodes
+    ]
+    result = evaluate(demand, replace(snapshot, mapped_resources=mapped, prepared={}))
+    if isinstance(result, Infeasible):
+        assert not has_placement(demand, replace(snapshot, nodes=tuple(plenty), prepared={}))
 
 
 def _pod_count(group) -> int:

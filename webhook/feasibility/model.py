@@ -165,7 +165,10 @@ class DeviceNeed(Protocol):
     def ceiling(self, base: Any) -> int:
         """At most how many such Pods all nodes together hold, by the devices that they share."""
 
-    def words(self, base: Any) -> str:
+    def device_count_max(self, base: Any) -> int:
+        """For a need of one request: the most devices that one node has for it."""
+
+    def words(self) -> str:
         """What one Pod asks, for texts."""
 
     def __hash__(self) -> int: ...
@@ -268,6 +271,15 @@ class LeafDemand:
         if Part.TOPOLOGY in parts:
             return replace(self, pods=pods, topology_key=None, domain=None)
         return replace(self, pods=pods)
+
+    def beside(self, placed_count: int, domain: str | None) -> LeafDemand:
+        """What is left to place now, with members bound already: the rest of the quorum, in their domain. For NOT_NOW
+        only: bound members may go away again, so they fix nothing for NEVER."""
+        pods = tuple(
+            pod if pod.count is None else replace(pod, count=max(1, pod.count - placed_count)) for pod in self.pods
+        )
+        needed = max(1, self.needed - placed_count)
+        return replace(self, needed=needed, pods=pods if len(pods) == 1 else self.pods, domain=domain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

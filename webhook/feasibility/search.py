@@ -236,10 +236,7 @@ class NodeRoom:
         self.names = sorted({name for pod in pods for name, _ in pod.request})
         self.amounts = [tuple(dict(pod.request).get(name, 0) for name in self.names) for pod in pods]
         self.capacity: dict[int, tuple[int | None, ...]] = {}
-        self.clash = [
-            [i for i, other in enumerate(pods) if pod.ports and other.ports and conflict(pod.ports, other.ports)]
-            for pod in pods
-        ]
+        self.clash = [[i for i, other in enumerate(pods) if _clash(pod, other)] for pod in pods]
         self.known: dict[tuple[int, Config, int], int] = {}
 
     def room(self, class_index: int, used: Config, index: int) -> int:
@@ -254,11 +251,8 @@ class NodeRoom:
         return known
 
     def _room(self, class_index: int, used: Config, index: int, most: int) -> int:
-        pod = self.pods[index]
         if any(used[i] for i in self.clash[index]):
             return 0
-        if (pod.ports or HOSTNAME in pod.apart) and most == 1:
-            most = 1 - used[index]
         capacity = self._capacity(class_index)
         pods = capacity[-1] or 0
         most = min(most, pods - sum(used))
@@ -284,6 +278,13 @@ class NodeRoom:
                 )
             known = self.capacity[class_index] = tuple(values)
         return known
+
+
+def _clash(one: PodDemand, other: PodDemand) -> bool:
+    """Do Pods of the two sets refuse each other's node? Anti-affinity is only asked where hostnames are unique."""
+    if one.ports and other.ports and conflict(one.ports, other.ports):
+        return True
+    return HOSTNAME in one.apart and HOSTNAME in other.apart and one.apart_labels == other.apart_labels
 
 
 def _fits(pods: tuple[PodDemand, ...], classes: Classes, view: View) -> list[list[int]]:

@@ -70,6 +70,7 @@ _AUTOSCALER_KINDS = {
     "MachineSet": "Cluster API",
     "ProvisioningRequest": "cluster-autoscaler",
 }
+_ON_EVERY_NODE = ("cpu", "memory", "ephemeral-storage", "pods")
 _AUTOSCALER_TAINTS = {"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"}
 
 
@@ -282,10 +283,12 @@ def _pool_nodes(pool: Pool, nodes: Sequence[Node]) -> list[Node]:
     """The nodes that a pool may still add."""
     there = sum(1 for node in nodes if pool.labels and pool.labels.items() <= node.labels.items())
     limit = ENDLESS_NODE_COUNT if pool.node_count_max is None else max(0, pool.node_count_max - there)
+    # What every node has, and a policy does not name, is no limit.
+    allocatable = dict.fromkeys(_ON_EVERY_NODE, AMOUNT_MAX) | dict(pool.allocatable)
     return [
         Node(
             name=f"(pool {pool.name} {index})",
-            allocatable=pool.allocatable,
+            allocatable=allocatable,
             labels=pool.labels,
             taints=pool.taints,
             away=f"pool {pool.name}",

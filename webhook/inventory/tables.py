@@ -105,7 +105,9 @@ class Base:
             values: dict[str, int] = {}
             codes = np.full(len(self.nodes), MISSING, dtype=np.int64)
             for index, node in enumerate(self.nodes):
-                value = node.name if key == NAME_KEY else node.labels.get(key)
+                # A pool's node has no name yet.
+                name = None if node.open_labels else node.name
+                value = name if key == NAME_KEY else node.labels.get(key)
                 if value is not None:
                     codes[index] = values.setdefault(value, len(values))
             column = self._columns.setdefault(key, (codes, list(values)))
