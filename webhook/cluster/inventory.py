@@ -84,16 +84,19 @@ class LiveInventory:
             del self._gone[name]
         watched = self._watched()
         cluster = self._cluster()
-        is_stable = now - self._changed_at >= STABLE_SECONDS_MIN
-        seen = (*(self._store.version(kind) for kind in KINDS), cluster, is_stable, tuple(self._gone))
+        versions = tuple(self._store.version(kind) for kind in KINDS)
         due = now - self._built_at >= self._build_seconds / BUILD_SHARE_MAX
-        if watched.holds and due and seen != self._seen:
+        if watched.holds and due and (versions, cluster, *self._remembered(now)) != self._seen:
             self._built = self._build(cluster, now)
-            self._seen = seen
+            self._seen = (versions, cluster, *self._remembered(now))
             self._built_at = self._clock()
             self._build_seconds = self._built_at - now
         if self._built is not None:
             self._current = self._built if watched.holds else replace(self._built, complete=watched)
+
+    def _remembered(self, now: float) -> tuple[object, ...]:
+        """What a snapshot depends on beside the objects and the policy."""
+        return now - self._changed_at >= STABLE_SECONDS_MIN, tuple(self._gone)
 
     def _watched(self) -> State:
         for kind in _MUST:
