@@ -15,6 +15,7 @@ from cryptography import x509
 
 from tests.chart.conftest import CHART, Helm, JsonObject, Template, of_kind, only, template_words
 from webhook.cli.policies import KNOWN, SHIPPED
+from webhook.cluster.inventory_kinds import INVENTORY_KINDS
 from webhook.objects.kinds import KINDS
 from webhook.policy.load import LoadedPolicies, load_policies
 from webhook.registration.render import ServiceRef, Target, render_webhook_configurations
@@ -277,7 +278,7 @@ def test_muster_may_read_exactly_the_kinds_it_knows(template: Template) -> None:
         for resource in rule["resources"]
     }
 
-    assert granted == {(kind.group, kind.plural) for kind in KINDS}
+    assert granted == {(kind.group, kind.plural) for kind in (*KINDS, *INVENTORY_KINDS)}
     assert {tuple(rule["verbs"]) for rule in only(objects, "ClusterRole")["rules"]} == {("get", "list", "watch")}
 
 
