@@ -111,9 +111,7 @@ def test_a_resource_that_a_device_class_may_serve(demand: Demand, snapshot: Snap
     assume(_pod_count(demand.root) <= 8)
     mapped = (ExtendedClass(device_class="gpu", resource="x/gpu"),)
     plenty = [
-        node
-        if node.allocatable.get("x/gpu") or node.potential.get("x/gpu")
-        else replace(node, allocatable={**node.allocatable, "x/gpu": 1000})
+        node if node.allocatable.get("x/gpu") else replace(node, allocatable={**node.allocatable, "x/gpu": 1000})
         for node in snapshot.nodes
     ]
     result = evaluate(demand, replace(snapshot, mapped_resources=mapped, prepared={}))

@@ -50,11 +50,10 @@ def column(classes: Classes, resource: str) -> Ints:
 
 def resource_limit(classes: Classes, snapshot: Snapshot, name: str, amount: int, *, optimistic: bool) -> Ints:
     """int64 [class]: Pods by one resource alone."""
-    have = column(classes, name)
-    limit = have // amount
     if optimistic and is_mapped(snapshot, name):
-        limit = np.where(have == 0, FIT_MAX, limit)
-    return limit
+        # Also where a high-water mark says that a plugin had some: today it may be the devices' to give.
+        return np.full(len(classes), FIT_MAX, dtype=np.int64)
+    return column(classes, name) // amount
 
 
 def is_mapped(snapshot: Snapshot, resource: str) -> bool:

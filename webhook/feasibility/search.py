@@ -273,9 +273,8 @@ class NodeRoom:
             for name in (*self.names, "pods"):
                 column = base.resources.get(name)
                 have = 0 if column is None else int(amounts[column])
-                values.append(
-                    None if have == 0 and self.view.optimistic and is_mapped(self.view.snapshot, name) else have
-                )
+                is_endless = self.view.optimistic and is_mapped(self.view.snapshot, name)
+                values.append(None if is_endless else have)
             known = self.capacity[class_index] = tuple(values)
         return known
 
