@@ -84,7 +84,9 @@ def quota(spec: dict[str, object], status: dict[str, object] | None = None) -> R
     ("given_quota", "expected"),
     [
         (quota({"hard": {POD_GROUPS: "2"}}), [(2, None)]),
-        (quota({"hard": {POD_GROUPS: "2"}}, {"hard": {POD_GROUPS: "1"}, "used": {POD_GROUPS: "1"}}), [(1, 0)]),
+        (quota({"hard": {POD_GROUPS: "2"}}, {"hard": {POD_GROUPS: "1"}, "used": {POD_GROUPS: "1"}}), [(2, 1)]),
+        (quota({"hard": {POD_GROUPS: "1"}}, {"hard": {POD_GROUPS: "2"}, "used": {POD_GROUPS: "1"}}), [(2, 1)]),
+        (quota({"hard": {"pods": "2"}}, {"hard": {POD_GROUPS: "0"}, "used": {POD_GROUPS: "0"}}), []),
         (quota({"hard": {POD_GROUPS: "1k"}}, {"hard": {POD_GROUPS: "1k"}, "used": {POD_GROUPS: 1001}}), [(1000, -1)]),
         (quota({"hard": {POD_GROUPS: "many"}}), []),
         (quota({"hard": {"pods": "0"}}), []),
@@ -96,7 +98,7 @@ def quota(spec: dict[str, object], status: dict[str, object] | None = None) -> R
     ],
 )
 def test_object_limits(given_quota: ResourceQuota, expected: list[tuple[int, int | None]]) -> None:
-    """The status counts where it is there; scopes are about Pods only; what is unreadable proves nothing."""
+    """The larger of spec and status counts, as long as the spec names it: the status follows; scopes are about Pods only; what is unreadable proves nothing."""
     limits = list(object_limits((given_quota,), POD_GROUPS))
 
     assert [(limit.hard, limit.remaining) for limit in limits] == expected

@@ -40,19 +40,16 @@ _TEMPLATE_GROUP_WINS = (
     "spec.scheduling"
 )
 _OWNED_WITHOUT_ANNOTATION = (
-    "a Job with a controller owner and without the annotation scheduling.k8s.io/group-template-name gets no PodGroup: "
-    "its Pods run one by one and spec.scheduling is not acted on"
+    "1.37 makes no PodGroup for a Job with a controller owner and without annotation "
+    "scheduling.k8s.io/group-template-name: its Pods run one by one"
 )
 _DELEGATED = (
     "the annotation scheduling.k8s.io/group-template-name takes the group from the owner's Workload, so the Job's own "
     "spec.scheduling is not acted on"
 )
-_CRONJOB = (
-    "the Jobs of a CronJob have a controller owner, and 1.37 makes no PodGroup for them: their Pods run one by one and "
-    "spec.scheduling is not acted on"
-)
+_CRONJOB = "1.37 makes no PodGroup for the Jobs of a CronJob: their Pods run one by one"
 _ANNOTATION_WITHOUT_OWNER = (
-    "the annotation is read only on a Job with a controller owner; this Job gets a Workload and a PodGroup of its own"
+    "1.37 reads the annotation only on a Job with a controller owner, and this one gets a PodGroup of its own"
 )
 
 

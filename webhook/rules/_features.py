@@ -47,8 +47,7 @@ def not_allowed(
     return Finding(
         field=field,
         message=(
-            f'{what} is not enabled in namespace "{facts.namespace}": the policy\'s {_SWITCHES[feature]} allows '
-            f"{allowed}; {why}"
+            f'{what} is for {allowed} by the policy ({_SWITCHES[feature]}), not for namespace "{facts.namespace}": {why}'
         ),
         fix=fix,
         seen=facts.namespace,

@@ -13,6 +13,8 @@ from webhook.facts.model import Facts, Operation
 from webhook.objects import core
 from webhook.plan.model import DisruptionModeKind, GroupOrigin, LeafGroup, PodSet, PolicyKind, total
 from webhook.plan.parts import disruption_mode, topology
+from webhook.rules._jobs import may_adopt
+from webhook.rules._schedulers import scheduler_cap
 from webhook.verdict import Action
 
 
@@ -21,7 +23,8 @@ class Gang:
     """One leaf group with gang policy.
 
     group: as planned. min_count: as stored. group_object: the PodGroup object where the Pods only name it, else None:
-    such a group may get Pods from other objects too. at_most: WARN where the gate that makes the group is not known.
+    such a group may get Pods from other objects too. at_most: WARN where it is not sure that the group is made, or that
+    kube-scheduler places its Pods.
     """
 
     group: LeafGroup
@@ -85,13 +88,13 @@ def _own(facts: Facts, group: LeafGroup) -> Gang | None:
         gate = facts.gate("WorkloadWithJob")
         if gate is False:
             return None
-        at_most = Action.DENY if gate else Action.WARN
+        at_most = Action.DENY if gate and not may_adopt(facts) else Action.WARN
     return Gang(
         group=group,
         min_count=group.min_count,
         topology_key=group.topology_key,
         disruption_mode=group.disruption_mode or DisruptionModeKind.SINGLE,
-        at_most=at_most,
+        at_most=at_most.at_most(scheduler_cap(facts, group.pod_sets)),
     )
 
 
@@ -101,6 +104,8 @@ def _referenced(facts: Facts, group: LeafGroup) -> Gang | None:
     found = facts.surroundings.pod_group(facts.namespace, group.name).value
     if found is None or found.spec.scheduling_policy.gang is None:
         return None
+    if found.metadata.deletion_timestamp is not None:
+        return None  # one of the same name may take its place and ask for something else (WAS218)
     min_count = found.spec.scheduling_policy.gang.min_count
     if min_count is None:
         return None
@@ -111,4 +116,5 @@ def _referenced(facts: Facts, group: LeafGroup) -> Gang | None:
         topology_key=key,
         disruption_mode=disruption_mode(found.spec.disruption_mode) or DisruptionModeKind.SINGLE,
         group_object=found,
+        at_most=scheduler_cap(facts, group.pod_sets),
     )

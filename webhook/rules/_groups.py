@@ -87,6 +87,8 @@ def view_of(facts: Facts, leaf: LeafGroup) -> Looked[GroupView]:
         looked = facts.surroundings.pod_group(facts.namespace, leaf.name)
         if looked.value is None:
             return Looked(absent=looked.absent, unknown=looked.unknown)
+        if looked.value.metadata.deletion_timestamp is not None:
+            return Looked(unknown=f'PodGroup "{leaf.name}" is being deleted, and another may take its place')
         return Looked(_of_pod_group(looked.value))
     if leaf.origin is GroupOrigin.CONTROLLER and leaf.workload_template_name is not None:
         return _delegated(facts, leaf.workload_template_name)
@@ -124,14 +126,19 @@ def _delegated(facts: Facts, template_name: str) -> Looked[GroupView]:
     workloads = facts.surroundings.workloads(facts.namespace)
     if workloads.value is None:
         return Looked(unknown=workloads.unknown)
-    for workload in workloads.value:
-        ref = workload.spec.controller_ref
-        if ref is None or (ref.api_group or "", ref.kind, ref.name) != owner:
-            continue
+    found = [workload for workload in workloads.value if _stands_for(workload, owner)]
+    if len(found) > 1:
+        return Looked(unknown=f"{len(found)} Workloads stand for its owner, and 1.37 follows any of them (WAS313)")
+    for workload in found:
         for template in workload.spec.pod_group_templates or ():
             if template_name in ("", template.name):
                 return Looked(_of_template(workload, template))
     return Looked(absent=True)
+
+
+def _stands_for(workload: core.Workload, owner: tuple[str, str, str]) -> bool:
+    ref = workload.spec.controller_ref
+    return ref is not None and (ref.api_group or "", ref.kind, ref.name) == owner
 
 
 def _of_template(workload: core.Workload, template: core.PodGroupTemplate) -> GroupView:
@@ -188,6 +195,8 @@ def root_view(facts: Facts, view: GroupView) -> Looked[GroupView]:
         return Looked(unknown=above.unknown)
     if not above.found:
         return Looked(view)
+    if any(composite.metadata.deletion_timestamp is not None for composite in above.found):
+        return Looked(unknown="a CompositePodGroup above it is being deleted, and another may take its place")
     root = above.found[-1]
     return Looked(
         GroupView(

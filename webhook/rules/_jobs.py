@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from webhook.facts.model import Facts
 from webhook.objects import core
 from webhook.objects.fieldpath import METADATA, SPEC, FieldPath
 from webhook.plan.parts import GROUP_TEMPLATE_ANNOTATION
@@ -49,6 +50,13 @@ class JobPart:
     def is_gang(self) -> bool:
         scheduling = self.spec.scheduling
         return scheduling is not None and scheduling.scheduling_policy.gang is not None
+
+
+def may_adopt(facts: Facts) -> bool:
+    """Is it a Job with a selector of its own? If a Pod without a controller matches, now or later, the Job adopts it, is
+    not new to the Job controller, and gets no group: it runs by none of the rules for groups (WAS140)."""
+    spec = facts.raw.get("spec")
+    return isinstance(facts.obj, core.Job) and isinstance(spec, Mapping) and spec.get("manualSelector") is True
 
 
 def job_parts(obj: core.Base) -> Iterator[JobPart]:

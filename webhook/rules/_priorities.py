@@ -50,8 +50,17 @@ def pod_cap(facts: Facts, field: str, written: object) -> Action:
         return Action.DENY if written else Action.WARN
     if isinstance(mutators, str):  # dry-run: what mutators may do is not said
         return Action.WARN
+    return Action.WARN if listed_as_changeable(facts, field) else Action.DENY
+
+
+def listed_as_changeable(facts: Facts, field: str) -> bool:
+    """Does the policy list a mutator that may change this field of Pods on their way? field: its first name below
+    `spec`."""
+    mutators = facts.policy.spec.cluster.pod_mutators
+    if isinstance(mutators, str) or is_final(facts):
+        return False
     changeable = {path.removeprefix("spec.").split(".", 1)[0] for mutator in mutators for path in mutator.may_change}
-    return Action.WARN if field in changeable or "*" in changeable else Action.DENY
+    return field in changeable or "*" in changeable
 
 
 def pod_priority(facts: Facts, pod_set: PodSet) -> Looked[int]:

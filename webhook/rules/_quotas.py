@@ -23,11 +23,14 @@ class Limit:
 
 
 def object_limits(quotas: tuple[core.ResourceQuota, ...], resource: str) -> Iterator[Limit]:
-    """Limits on ``count/podgroups.scheduling.k8s.io`` and the like, in the order of the quotas' names. What the API
-    server compares with is the status, where it is there; an unreadable number is passed over."""
+    """Limits on ``count/podgroups.scheduling.k8s.io`` and the like, in the order of the quotas' names; an unreadable
+    number is passed over. The API server compares with the status, which follows the spec a moment later: the larger
+    of the two counts, and a limit that the spec has no longer is none."""
     for quota in sorted(quotas, key=lambda quota: quota.metadata.name):
         status = quota.status or core.ResourceQuotaStatus()
-        hard = _count((status.hard or quota.spec.hard or {}).get(resource))
+        limits = [_count((place or {}).get(resource)) for place in (quota.spec.hard, status.hard)]
+        is_gone = quota.spec.hard is not None and resource not in quota.spec.hard
+        hard = None if is_gone else max((limit for limit in limits if limit is not None), default=None)
         used = _count((status.used or {}).get(resource))
         if hard is not None and not quota.spec.scopes and not quota.spec.scope_selector:
             remaining = None if used is None else hard - used

@@ -62,8 +62,17 @@ def amount(raw: core.RawQuantity) -> Quantity | None:
         return None
 
 
-def strongest(facts: Facts) -> Action:
-    """WARN where the policy says that other admission may change resources of Pods: it may mend what a template lacks."""
+def refused(facts: Facts) -> str:
+    """What the API server refuses, for texts: it checks Pods and the templates of its own kinds."""
+    made = {"JobSet": "each child Job", "LeaderWorkerSet": "each StatefulSet"}.get(facts.kind)
+    return f"{made} made from this" if made else f"this {facts.kind}"
+
+
+def strongest(facts: Facts, *, missing: bool = False) -> Action:
+    """WARN where other admission may mend it: in a Pod what is missing (a LimitRange fills it in, which does not look at
+    templates: tests/live/test_healed_later.py), and everything where the policy says so."""
+    if missing and facts.kind == "Pod":
+        return Action.WARN
     mutators = facts.policy.spec.cluster.pod_mutators
     if mutators == "dry-run":
         return Action.WARN

@@ -16,6 +16,7 @@ from webhook.objects.fieldpath import FieldPath
 from webhook.plan.job import plan_job
 from webhook.plan.model import CompositeGroup, GroupOrigin, LeafGroup
 from webhook.rules._groups import view_of
+from webhook.rules._jobs import may_adopt
 from webhook.verdict import Action
 
 # k8s.io/apimachinery validation.DNS1123LabelMaxLength: the name of a group template is a DNS label.
@@ -51,9 +52,9 @@ class MadeGroup:
     effect: str
 
 
-_JOB = "the Job controller cannot make the PodGroup, so the Job never gets a Pod, and no event says why"
-_CHILD = "the Job controller cannot make the child Job's PodGroup, so that Job never gets a Pod, and no event says why"
-_OBJECT = "the API server refuses the group"
+_JOB = "the Job controller cannot make the PodGroup, so the Job gets no Pod, and no event says why"
+_CHILD = "the Job controller cannot make the child Job's PodGroup, so that Job gets no Pod, and no event says why"
+_OBJECT = "the API server refuses this group"
 _TEMPLATE = "the API server refuses each group made as this template says"
 
 
@@ -90,11 +91,11 @@ def delegated_groups(facts: Facts) -> list[LeafGroup]:
 
 
 def job_gate_cap(facts: Facts) -> Action | None:
-    """How sure it is that the Job controller makes groups at all; None where its gate is declared off."""
+    """How sure it is that the Job controller makes a group; None where its gate is declared off."""
     gate = facts.gate("WorkloadWithJob")
     if gate is False:
         return None
-    return Action.DENY if gate else Action.WARN
+    return Action.DENY if gate and not may_adopt(facts) else Action.WARN
 
 
 def generated_base(metadata: core.ObjectMeta) -> str | None:

@@ -35,7 +35,8 @@ spec:
 
 ## Fix
 Set minCount to the number of Pods that can exist, or raise `completions`. A Job that runs already is never denied:
-its Pods may have started before.
+its Pods may have started before. Neither is one whose Pods another scheduler places, nor one with `manualSelector`,
+which gets no group once it has adopted a Pod.
 
 ## References
 KEP-5547 (WorkloadWithJob); pkg/controller/job/job_scheduling_manager.go of 1.37.2; case R03, R04
@@ -45,7 +46,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webhook.facts.model import Facts
+from webhook.facts.model import Facts, Operation
+from webhook.objects.fieldpath import FieldPath
 from webhook.plan.model import GroupOrigin, PodSet
 from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
 from webhook.rules.meta import RuleMeta
@@ -78,14 +80,18 @@ def _waits_or_is_done(pod_set: PodSet, gang: Gang) -> bool:
 def _finding(facts: Facts, gang: Gang, pod_count: int) -> Finding:
     group = gang.group
     explicit = group.min_count_explicit
-    why = "" if explicit else f' (minCount follows "{group.pod_sets[0].pod_count_path}")'
+    limit_path, limit = _limit(group.pod_sets[0], pod_count)
+    mine = "it" if explicit else f'"{group.min_count_path}"'
+    # completions cannot be changed later, and parallelism is raised with minCount where that follows it.
+    raised = f', or "{limit_path}" to {gang.min_count}' if facts.operation is Operation.CREATE else ""
     return Finding(
         field=group.min_count_path if explicit else group.pod_sets[0].pod_count_path,
         message=(
-            f"the gang starts with {pods(gang.min_count)} at once{why}, but {_limit(group.pod_sets[0], pod_count)}: "
-            "they stay Pending for ever, and 1.37 says nothing"
+            f'{"is" if explicit else "makes minCount"} {gang.min_count}, but "{limit_path}" {limit} allows only '
+            f"{pods(pod_count)}: 1.37 starts none of a gang before minCount exist, so they stay Pending for ever, without "
+            "an event"
         ),
-        fix=f'set "{group.min_count_path}" to {max(1, pod_count)} or less, or let {pods(gang.min_count)} exist',
+        fix=f"set {mine} to {max(1, pod_count)} or less{raised}",
         seen=gang.min_count,
         limit=pod_count,
         excess=gang.min_count - pod_count,
@@ -93,8 +99,8 @@ def _finding(facts: Facts, gang: Gang, pod_count: int) -> Finding:
     )
 
 
-def _limit(pod_set: PodSet, pod_count: int) -> str:
-    """What allows no more Pods, in words."""
+def _limit(pod_set: PodSet, pod_count: int) -> tuple[FieldPath | None, int | None]:
+    """What allows no more Pods: the field and its value."""
     if pod_set.completions is not None and pod_set.completions == pod_count:
-        return f'"{pod_set.completions_path}" {pod_set.completions} allows only {pod_count} to exist'
-    return f'"{pod_set.pod_count_path}" {pod_set.pod_count_declared} allows only {pod_count} to exist'
+        return pod_set.completions_path, pod_set.completions
+    return pod_set.pod_count_path, pod_set.pod_count_declared

@@ -82,18 +82,20 @@ def _object_brings_too_few(facts: Facts, gang: Gang, pod_count: int) -> Iterator
         return
     proven = in_set is not None
     rest = (
-        f"and the whole set only {in_set}: all stay Pending" if proven else "and they wait until others bring the rest"
+        f"all objects given together {in_set}: none ever starts, and no event says so"
+        if proven
+        else "1.37 starts none before others bring the rest, and no event says so"
     )
     yield Finding(
         field=gang.group.path,
         message=(
-            f"{gang.title} starts with {pods(gang.min_count)} at once, this {facts.kind} brings {pod_count} {rest}, "
-            "and 1.37 says nothing"
+            f"{gang.title} has minCount {gang.min_count}, and this {facts.kind} brings {pods(pod_count)}"
+            f"{', ' if proven else ': '}{rest}"
         ),
         fix=f"lower minCount of {gang.title} to {max(1, in_set or pod_count)}, or bring more Pods",
         seen=in_set if in_set is not None else pod_count,
         limit=gang.min_count,
-        at_most=Action.DENY if proven else Action.WARN,
+        at_most=gang.at_most if proven else Action.WARN,
     )
 
 
@@ -106,9 +108,9 @@ def _group_in_complete_set(facts: Facts) -> Iterator[Finding]:
         if in_set and in_set < group.min_count:
             yield Finding(
                 field=group.min_count_path,
-                message=f"the group starts with {pods(group.min_count)} at once, and only {in_set} of the whole set "
-                "name it, so they stay Pending without an event",
-                fix=f'set "{group.min_count_path}" to {in_set} or less, or add Pods that name the group',
+                message=f"is {group.min_count}, and all objects given together bring {pods(in_set)} that name the group: "
+                "none ever starts, and no event says so",
+                fix=f"set it to {in_set} or less, or add Pods that name the group",
                 seen=in_set,
                 limit=group.min_count,
             )

@@ -66,13 +66,15 @@ def check(facts: Facts) -> Iterator[Finding]:
         left_behind = gang.shared and facts.operation is Operation.UPDATE  # WAS115 speaks about that
         if left_behind or not barrier.is_fixed or gang.min_count >= wanted.minimum:
             continue
+        where = f"minCount of {gang.title}" if gang.shared else "it"
+        later = " again once no Pod is stuck" if facts.operation is Operation.UPDATE else ""
         yield Finding(
             field=gang.group.path if gang.shared else gang.group.min_count_path,
             message=(
                 f"{gang.title} starts with {pods(gang.min_count)}, but the application waits for {wanted.minimum} "
                 f"({barrier.text}): what starts holds its nodes and waits for the rest"
             ),
-            fix=f"set minCount of {gang.title} to {wanted.minimum}",
+            fix=f"set {where} to {wanted.minimum}{later}",
             seen=gang.min_count,
             limit=wanted.minimum,
             excess=wanted.minimum - gang.min_count,

@@ -6,12 +6,12 @@ for more processes than its Pods can run (`mpirun -np` with a known number per P
 
 ## Why
 The gang starts, takes its accelerators, and the application waits for members that no controller will make, until a
-timeout of its own ends it. A number of Pods that a Job with a gang of its own says of itself is plain and denied.
-Where Pods only name
-a group, other objects may bring the rest, and how many processes fit a Pod is a guess: these are warnings.
+timeout of its own ends it. kube-scheduler places such a gang, and another object may bring the rest of the application,
+so this warns. Where a Job with a gang of its own says a number of Pods, a policy (strict, for example) may deny it;
+where Pods only name a group, or where the number counts processes, it never does.
 
-When the rest of the application really comes from another object, say what this one is part of with
-`muster.dev/barrier`: it overrules what the command line says.
+When the rest of the application really comes from another object, say with `muster.dev/barrier` how many Pods this one
+has: it overrules what the command line says.
 
 ## Fields read
 command, args and env of the containers, `metadata.annotations[muster.dev/barrier]`, the number of Pods
@@ -42,6 +42,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
+from webhook.plan.annotations import BARRIER
 from webhook.plan.barrier import Barrier, BarrierKind
 from webhook.rules._barriers import Waiting, waiting
 from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
@@ -53,6 +54,7 @@ META = RuleMeta(
     name="barrier-above-pod-count",
     summary="the application waits for more Pods than can ever exist",
     kinds=frozenset({"Job", "JobSet", "LeaderWorkerSet", "Deployment", "ReplicaSet", "StatefulSet"}),
+    default_action=Action.WARN,
     gate="GenericWorkload",
 )
 
@@ -81,14 +83,13 @@ def _least_pods(barrier: Barrier) -> int | None:
 def _finding(facts: Facts, gang: Gang, found: Waiting, least: int) -> Finding:
     pod_count = found.units[0]
     plain = found.barrier.kind is BarrierKind.PODS and not gang.shared
-    rest = "" if plain else ", unless another object brings the rest"
     return Finding(
         field=found.barrier.path,
         message=(
-            f"the application waits for {pods(least)} ({found.barrier.text}), but only {pod_count} can exist "
-            f'("{gang.pod_sets[0].pod_count_path}"): it holds its nodes and waits for ever{rest}'
+            f'{found.barrier.text} waits for {pods(least)}, and "{gang.pod_sets[0].pod_count_path}" allows {pod_count}: '
+            "they hold their nodes and wait, unless another object brings the rest"
         ),
-        fix=f'let {pods(least)} exist, or tell the application {pod_count}; "muster.dev/barrier" overrules this',
+        fix=f'make it {pod_count}, or raise the Pods to {least}; if others bring them, annotate {BARRIER}: "{pod_count}"',
         seen=least,
         limit=pod_count,
         excess=least - pod_count,

@@ -79,6 +79,7 @@ def _finding(facts: Facts, gang: Gang, barrier: Barrier, wanted: PodRange) -> Fi
         else "it waits for Pods that the application turns away"
     )
     limit = wanted.minimum if below else wanted.maximum
+    where = f"minCount of {gang.title}" if gang.shared else "it"
     size = str(wanted.minimum) if barrier.is_fixed else f"{wanted.minimum} to {wanted.maximum}"
     return Finding(
         field=gang.group.path if gang.shared else gang.group.min_count_path,
@@ -87,7 +88,7 @@ def _finding(facts: Facts, gang: Gang, barrier: Barrier, wanted: PodRange) -> Fi
             f"{gang.title} starts with {pods(gang.min_count)}, and the application runs with {size} "
             f"({barrier.text}): {outcome}"
         ),
-        fix=f"set minCount of {gang.title} to {'' if barrier.is_fixed else 'a number from '}{size}",
+        fix=f"set {where} to {'' if barrier.is_fixed else 'a number from '}{size}",
         seen=gang.min_count,
         limit=limit,
         excess=abs(gang.min_count - limit),

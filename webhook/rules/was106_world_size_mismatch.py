@@ -82,7 +82,7 @@ def _mismatch(found: Waiting, at_most: Action) -> Iterator[Finding]:
             f'"{barrier.text}" is neither {pod_count} (the Pods) nor {counts} (their processes): the application waits '
             "for members that nobody starts, or ends at once"
         ),
-        fix=f'set it to {processes[-1] if processes else pod_count}, or state the number of Pods in "{BARRIER}"',
+        fix=f"set it to {processes[-1] if processes else pod_count}, or annotate the number of Pods as {BARRIER}",
         seen=barrier.minimum,
         limit=[pod_count, *processes],
         at_most=at_most,

@@ -68,6 +68,7 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _more_completions(facts: Facts, gang: Gang) -> Iterator[Finding]:
+    of_group = f" of {gang.title}" if gang.shared else ""
     for pod_set in gang.pod_sets:
         completions, parallelism = pod_set.completions, pod_set.pod_count_declared
         if completions is None or parallelism is None or completions <= parallelism or parallelism == 0:
@@ -76,9 +77,9 @@ def _more_completions(facts: Facts, gang: Gang) -> Iterator[Finding]:
             field=pod_set.completions_path or pod_set.pod_count_path,
             message=(
                 f"{completions} completions with {pods(parallelism)} at a time: when Pods end together, fewer than "
-                f"minCount {gang.min_count} are left for the last ones, and 1.37 never starts those"
+                f"minCount {gang.min_count} may be left, and 1.37 starts none of them: the Job hangs just before its end"
             ),
-            fix=f"set completions to {parallelism}, or minCount to 1",
+            fix=f"set completions to {parallelism}, or minCount{of_group} to 1",
             seen=completions,
             limit=parallelism,
             at_most=cap_on_update(facts, gang),
@@ -106,7 +107,7 @@ def _resumed_with_too_little(facts: Facts, gang: Gang) -> list[Finding]:
                 f"{succeeded} of {completions} completions are done, so the resumed Job makes {pods(left)}, and its "
                 f"gang starts with minCount {gang.min_count}: they stay Pending for ever"
             ),
-            fix=f"lower {where} to {left} in the same step",
+            fix=f"lower {where} to {left} {'first' if gang.shared else 'in the same step'}",
             seen=left,
             limit=gang.min_count,
             at_most=Action.WARN if gang.shared else gang.at_most,

@@ -75,9 +75,8 @@ def check(facts: Facts) -> Iterator[Finding]:
                 yield Finding(
                     field=pod_set.backoff_limit_per_index_path or pod_set.path,
                     message=(
-                        f"each index is retried on its own ({pod_set.backoff_limit_per_index}) while minCount is "
-                        f"all {gang.min_count} Pods: once an index has failed for good, the retry of another waits "
-                        "for ever"
+                        f"is {pod_set.backoff_limit_per_index}, and minCount is all {gang.min_count} Pods: once one index "
+                        "has failed for good, fewer can exist, and the retry of another waits for ever"
                     ),
                     fix='set "maxFailedIndexes" to 0, use "backoffLimit" instead, or set minCount to 1',
                     seen=gang.min_count,

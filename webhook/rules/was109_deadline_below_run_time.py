@@ -5,8 +5,8 @@
 `1h30m`, or seconds) of the object or of the Pod template.
 
 ## Why
-A Job's deadline runs from its creation on, also while its Pods are Pending: a gang that waits an hour for its place
-has an hour less. A deadline below the run time that the object itself declares ends the work before it is done, after
+A Job's deadline runs from its start time on, which is set before its Pods are placed: a gang that waits an hour for its
+place has an hour less. A deadline below the run time that the object itself declares ends the work before it is done, after
 it has held its
 accelerators all the time. Only the tenant knows how exact the declared time is, so this is a warning.
 
@@ -89,8 +89,8 @@ def _finding(seconds: int, path: FieldPath, starts: str, text: str, expected: Fr
     needed = -(-expected.numerator // expected.denominator)
     return Finding(
         field=path,
-        message=f'{seconds} s is shorter than the {needed} s of "{EXPECTED_RUN_TIME}" ("{text}"), and this deadline '
-        f"{starts}: the work ends before it is done",
+        message=f'{seconds} s is less than the {needed} s of {EXPECTED_RUN_TIME}: "{text}", and this deadline {starts}: the '
+        "work ends before it is done",
         fix=f"set it above {needed}, with room for the wait, or leave it out",
         seen=seconds,
         limit=needed,

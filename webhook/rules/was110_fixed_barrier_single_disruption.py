@@ -66,14 +66,15 @@ def check(facts: Facts) -> Iterator[Finding]:
         pods, barrier = needed
         if not barrier.is_fixed or pods.minimum < 2:
             continue
-        where = f"{gang.title}" if gang.shared else f'"{gang.group.disruption_mode_path}"'
         yield Finding(
             field=gang.group.path if gang.shared else gang.group.disruption_mode_path,
             message=(
                 f"the application needs all {pods.minimum} Pods ({barrier.text}), and disruptionMode single lets "
                 "preemption take one of them: the others keep their nodes and wait"
             ),
-            fix=f"create {where} with disruptionMode {{all: {{}}}}" if gang.shared else f"set {where} to {{all: {{}}}}",
+            fix=f"create {gang.title} with disruptionMode {{all: {{}}}}; it cannot be changed later"
+            if gang.shared
+            else "set it to {all: {}}; it cannot be changed later",
             seen="single",
             limit="all",
         )

@@ -84,17 +84,14 @@ def _group_count(facts: Facts, composite: CompositeGroup) -> tuple[int | None, b
 
 def _finding(composite: CompositeGroup, min_group_count: int, group_count: int, proven: bool) -> Finding:
     if proven:
-        what = f"only {group_count} can exist, so none of them ever starts, and 1.37 says nothing"
+        what = f"only {group_count} can have it as parent: none of them ever starts, and no event says so"
         fix = f"set it to {group_count} or less, or add groups"
     else:
-        what = (
-            f"there are {group_count} child templates: unless one becomes several groups, none starts, and 1.37 "
-            "says nothing"
-        )
-        fix = f"set it to {group_count} if each template becomes one group"
+        what = f"there are {group_count} child templates: unless one makes several groups, none ever starts, without an event"
+        fix = f"set it to {group_count} if each template makes one group"
     return Finding(
         field=composite.min_group_count_path,
-        message=f"the composite starts with {min_group_count} child groups at once, and {what}",
+        message=f"is {min_group_count}, and {what}",
         fix=fix,
         seen=min_group_count,
         limit=group_count,

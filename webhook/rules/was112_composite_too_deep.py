@@ -84,17 +84,19 @@ def _live(facts: Facts, obj: core.PodGroup | core.CompositePodGroup) -> Iterator
     keyed = bool(_topology_key(tree[-1]))
     proven = len(tree) > _WALKED or keyed
     if len(tree) > _WALKED:
-        outcome = "Pods stay Pending for ever, without condition and event"
+        outcome = "Pods below them stay Pending for ever, without a condition or an event"
     elif keyed:
-        outcome = 'with a topology key on the topmost every attempt ends in "exceeded maximum hierarchy depth"'
+        outcome = (
+            'with a topology key on the topmost each attempt ends in SchedulerError "exceeded maximum hierarchy depth"'
+        )
     else:
-        outcome = "it is placed only as long as the topmost has no topology key"
-    names = " > ".join(composite.metadata.name for composite in reversed(tree))
+        outcome = "Pods below them are placed only while the topmost has no topology key"
+    names = " > ".join(f'"{composite.metadata.name}"' for composite in reversed(tree))
+    levels = len(tree) - _SAFE
     yield Finding(
         field=SPEC / "parentCompositePodGroupName" if above else SPEC,
-        message=f"{len(tree)} CompositePodGroups over a PodGroup ({names}), and the scheduler of 1.37 is safe with "
-        f"{_SAFE}: {outcome}",
-        fix="create the groups again with a level less, since a parent cannot be changed",
+        message=f"{len(tree)} CompositePodGroups above one another ({names}), and 1.37 is safe with {_SAFE}: {outcome}",
+        fix=f"leave {levels} level{'s' if levels > 1 else ''} out: create the groups again, a parent cannot be changed",
         seen=len(tree),
         limit=_SAFE,
         at_most=Action.DENY if proven else Action.WARN,
@@ -144,7 +146,7 @@ def _templates(facts: Facts) -> Iterator[Finding]:
     for depth, path in _too_deep(facts.plan.groups, 1):
         yield Finding(
             field=path,
-            message=f"is the {depth}th composite template above one another, and the API server of 1.37 takes {_SAFE}",
+            message=f"is a composite template at level {depth}, and the API server of 1.37 takes {_SAFE} levels",
             fix="leave a level out",
             seen=depth,
             limit=_SAFE,

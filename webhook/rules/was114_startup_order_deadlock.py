@@ -52,7 +52,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webhook.facts.model import Facts
+from webhook.facts.model import Facts, Operation
 from webhook.plan.model import PodSet
 from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
 from webhook.rules.meta import RuleMeta
@@ -136,20 +136,22 @@ def _finding(facts: Facts, gang: Gang, stuck: PodSet, created: set[str]) -> Find
     late = next((p for p in gang.pod_sets if p.role not in created), stuck)
     if stuck.starts_condition == ORDERED_READY:
         order = f"a Pod is created when the one before is Ready ({ORDERED_READY})"
-        cure = 'set "podManagementPolicy" to Parallel'
+        cure = "set it to Parallel"
     elif late is stuck:
         order = f'"{stuck.role}" comes when {_list(stuck.starts_after)} is Complete, and finished Pods do not count'
         cure = "use one PodGroup for each role"
     else:
         order = f'"{late.role}" is created when {_list(late.starts_after)} is {late.starts_condition}'
         cure = "use one PodGroup for each role"
+    # Neither a StatefulSet's policy nor the roles of a JobSet can be changed later.
+    cure = f"{cure}, or " if facts.operation is Operation.CREATE else ""
     return Finding(
         field=late.starts_path or gang.group.path,
         message=(
-            f"{gang.title} starts with {pods(gang.min_count)} at once, but only {alive} can exist by then: {order}, "
-            "so both wait for ever"
+            f"{gang.title} starts with {pods(gang.min_count)} at once, but before it has started only {alive} can exist: "
+            f"{order}, so both wait for ever"
         ),
-        fix=f"{cure}, or lower minCount of {gang.title} to {max(1, alive)}",
+        fix=f"{cure}lower minCount of {gang.title} to {max(1, alive)}",
         seen=gang.min_count,
         limit=alive,
         excess=gang.min_count - alive,

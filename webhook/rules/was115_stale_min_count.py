@@ -83,8 +83,8 @@ def _fewer_pods(facts: Facts, gang: Gang) -> Iterator[Finding]:
     yield Finding(
         field=_changed(facts, gang).pod_count_path,
         message=(
-            f'the PodGroup "{name}" still wants {gang.min_count} Pods, and only {after} of {before} will exist: a Pod that '
-            "has to be replaced stays Pending for ever"
+            f'the PodGroup "{name}" still has minCount {gang.min_count}, and only {after} of {before} Pods will exist: one '
+            "that has to be replaced stays Pending for ever"
         ),
         fix=f"patch minCount of {gang.title} to {max(1, after)} or less",
         seen=after,

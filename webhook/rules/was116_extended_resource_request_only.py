@@ -6,10 +6,10 @@ same amount in `limits`, and hugepages need a request or limit of cpu or memory 
 
 ## Why
 Extended resources and hugepages are never overcommitted: the API server refuses a Pod that requests one without a
-limit, or with another limit. It checks the templates of Jobs and Deployments, but a JobSet's or a LeaderWorkerSet's
-is plain
-text to it: the object is accepted, and then every Pod is refused, again and again, in the log of a controller. A
-limit alone is enough: the request follows.
+limit, or with another limit. It checks the templates of Jobs and StatefulSets, but a JobSet's or a LeaderWorkerSet's
+is plain text to it: the object is accepted, and then every Job or StatefulSet made from it is refused, again and again,
+in the log of a controller. A limit alone is enough: the request follows. What a bare Pod lacks a LimitRange may fill
+in, so of a Pod in a file this only warns.
 
 ## Fields read
 `resources.requests` and `resources.limits` of containers and init containers
@@ -43,6 +43,7 @@ from webhook.rules._resources import (
     container_resources,
     is_hugepages,
     never_overcommitted,
+    refused,
     strongest,
 )
 from webhook.rules.meta import RuleMeta
@@ -69,17 +70,17 @@ def _unequal(facts: Facts, resources: ContainerResources, name: str) -> Iterator
     if raw_limit is None:
         seen_limit = "no limit"
     elif request is not None and (limit := amount(raw_limit)) is not None and request != limit:
-        seen_limit = f'a limit of "{raw_limit}"'
+        seen_limit = f'limit "{raw_limit}"'
     else:
         return
     yield Finding(
         field=resources.path / "requests" / name,
-        message=f'"{name}" has a request of "{raw}" and {seen_limit}: the two must be equal, so the API server '
-        "refuses every Pod",
-        fix=f'set "limits" of "{name}" to "{raw}" and leave it out of "requests"',
+        message=f'"{name}" has request "{raw}" and {seen_limit}, and the two must be equal: the API server refuses '
+        f"{refused(facts)}",
+        fix=f'write limits: {{{name}: "{raw}"}}, and no request of it',
         seen=raw,
         limit=raw_limit,
-        at_most=strongest(facts),
+        at_most=strongest(facts, missing=raw_limit is None),
     )
 
 
@@ -90,8 +91,8 @@ def _hugepages_alone(facts: Facts, resources: ContainerResources) -> Iterator[Fi
         yield Finding(
             field=resources.path,
             reason="hugepages without cpu or memory",
-            message=f'"{pages[0]}" stands without cpu or memory in the same container: the API server refuses every Pod',
+            message=f'"{pages[0]}" stands without cpu or memory in the same container: the API server refuses {refused(facts)}',
             fix="add a request of cpu or memory to this container",
             seen=pages,
-            at_most=strongest(facts),
+            at_most=strongest(facts, missing=True),
         )

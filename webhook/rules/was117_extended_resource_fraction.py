@@ -6,7 +6,8 @@ and `1e1` are whole numbers (3, 2, 3072, 10); `500m` and `0.4` are not.
 
 ## Why
 The API server refuses a Pod that asks for a part of a device. In a JobSet or a LeaderWorkerSet the template is plain
-text to it: the object is accepted, and then every Pod is refused, again and again, in the log of a controller.
+text to it: the object is accepted, and then every Job or StatefulSet made from it is refused, again and again, in the
+log of a controller.
 
 ## Fields read
 `resources.requests` and `resources.limits` of containers and init containers
@@ -35,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
-from webhook.rules._resources import POD_KINDS, amount, container_resources, is_extended, strongest
+from webhook.rules._resources import POD_KINDS, amount, container_resources, is_extended, refused, strongest
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding
 
@@ -55,8 +56,8 @@ def check(facts: Facts) -> Iterator[Finding]:
                 if quantity is not None and not quantity.is_integer:
                     yield Finding(
                         field=resources.path / field / name,
-                        message=f'"{amounts[name]}" of "{name}" is no whole number of devices, so the API server refuses '
-                        "every Pod",
+                        message=f'"{amounts[name]}" of "{name}" is no whole number of devices: the API server refuses '
+                        f"{refused(facts)}",
                         fix="ask for whole devices, or use a resource name that stands for a shared part",
                         seen=amounts[name],
                         limit="a whole number",

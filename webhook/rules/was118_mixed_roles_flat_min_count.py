@@ -64,14 +64,14 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _finding(gang: Gang, missing: list[PodSet], pod_count: int) -> Finding:
-    names = ", ".join(sorted(f'"{pod_set.role}"' for pod_set in missing)[:10])
+    names = " or ".join(sorted(f'"{pod_set.role}"' for pod_set in missing)[:10])
     return Finding(
         field=gang.group.path,
         message=(
-            f"{gang.title} starts with any {gang.min_count} of {pod_count} Pods, so it may start without one of "
-            f"{names} and hold its nodes while it waits"
+            f"{gang.title} starts with any {gang.min_count} of {pod_count} Pods: it may hold its nodes and wait for all "
+            f"Pods of {names}"
         ),
-        fix=f"use a PodGroup for each role under a CompositePodGroup, or set minCount to {pod_count}",
+        fix=f"make a PodGroup for each role, under a CompositePodGroup, or set minCount to {pod_count}",
         seen=gang.min_count,
         limit=pod_count,
     )

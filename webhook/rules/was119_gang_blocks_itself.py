@@ -153,12 +153,18 @@ def _finding(facts: Facts, gang: Gang, block: _Block, fitting: int, proven: bool
     return Finding(
         field=block.path,
         message=(
-            f'{gang.title} puts {pods(gang.min_count)} into one "{gang.topology_key}", and {block.what} '
-            f"lets at most {fitting} in: {outcome}"
+            f'{gang.title} puts {pods(gang.min_count)} into one "{gang.topology_key}", and {block.what} lets in '
+            f"{fitting} at most: {outcome}"
         ),
-        fix="drop it or use the key of a smaller domain here, or that of a larger one in the group",
+        fix=_fix(gang.topology_key or ""),
         seen=gang.min_count,
         limit=fitting,
         excess=gang.min_count - fitting,
         at_most=cap_on_update(facts, gang) if proven else Action.WARN,
     )
+
+
+def _fix(key: str) -> str:
+    if key == _HOSTNAME:
+        return "drop it, or give the group the key of a larger domain than a node"
+    return f'drop it, use "{_HOSTNAME}" here, or give the group the key of a larger domain'

@@ -8,6 +8,7 @@ characters at most. It does not matter whether the Job says `spec.scheduling`.
 1.37 puts every such Job into a group, and calls the template of that group `<job>-pgt-0`. A template's name may have
 63 characters, so with a longer Job name the Job controller can never make the Workload: it tries for ever, and the
 Job never gets a Pod. The API server accepts Job names of up to 63 characters. One event on the Job says what happens.
+A Job with `manualSelector` only gets a warning: if it finds a Pod to adopt, 1.37 makes no group and it runs.
 
 ## Fields read
 `metadata.name`
@@ -37,9 +38,16 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.objects.fieldpath import METADATA
-from webhook.rules._traps import JOB_NAME_LENGTH_MAX, LABEL_LENGTH_MAX, TEMPLATE_SUFFIX, generated_base, own_group
+from webhook.rules._traps import (
+    JOB_NAME_LENGTH_MAX,
+    LABEL_LENGTH_MAX,
+    TEMPLATE_SUFFIX,
+    generated_base,
+    job_gate_cap,
+    own_group,
+)
 from webhook.rules.meta import RuleMeta
-from webhook.verdict import Finding
+from webhook.verdict import Action, Finding
 
 META = RuleMeta(
     id="WAS121",
@@ -58,11 +66,12 @@ def check(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         field=METADATA / "name",
         message=(
-            f"has {length} characters, {JOB_NAME_LENGTH_MAX} is the most: 1.37 calls the Job's group template "
-            f'"<job>{TEMPLATE_SUFFIX}", which may have {LABEL_LENGTH_MAX}, so the Job controller never makes the '
-            "Workload and the Job never gets a Pod"
+            f"has {length} characters, and {JOB_NAME_LENGTH_MAX} is the most: 1.37 calls the Job's group template "
+            f'"<job>{TEMPLATE_SUFFIX}", which may have {LABEL_LENGTH_MAX}, so the Job controller cannot make the Workload '
+            "and the Job never gets a Pod"
         ),
         fix=f"shorten the name to {JOB_NAME_LENGTH_MAX} characters or less",
         seen=length,
         limit=JOB_NAME_LENGTH_MAX,
+        at_most=job_gate_cap(facts) or Action.WARN,
     )

@@ -37,9 +37,9 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.objects.fieldpath import METADATA
-from webhook.rules._traps import TEMPLATE_SUFFIX, generated_base, own_group
+from webhook.rules._traps import TEMPLATE_SUFFIX, generated_base, job_gate_cap, own_group
 from webhook.rules.meta import RuleMeta
-from webhook.verdict import Finding
+from webhook.verdict import Action, Finding
 
 META = RuleMeta(
     id="WAS122",
@@ -62,9 +62,10 @@ def check(facts: Facts) -> Iterator[Finding]:
         field=METADATA / ("name" if base is None else "generateName"),
         message=(
             f'"{name}" has a dot: 1.37 calls the Job\'s group template "<job>{TEMPLATE_SUFFIX}", which must have none, '
-            "so the Job controller never makes the Workload and the Job never gets a Pod"
+            "so the Job controller cannot make the Workload and the Job never gets a Pod"
         ),
         fix=f'write "{name.replace(".", "-")}"',
         seen=name,
         limit="no dots",
+        at_most=job_gate_cap(facts) or Action.WARN,
     )

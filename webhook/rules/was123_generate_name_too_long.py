@@ -45,10 +45,11 @@ from webhook.rules._traps import (
     RANDOM_LENGTH,
     TEMPLATE_SUFFIX,
     generated_base,
+    job_gate_cap,
     own_group,
 )
 from webhook.rules.meta import RuleMeta
-from webhook.verdict import Finding
+from webhook.verdict import Action, Finding
 
 META = RuleMeta(
     id="WAS123",
@@ -70,11 +71,12 @@ def check(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         field=METADATA / "generateName",
         message=(
-            f"has {len(base)} characters, {_BASE_LENGTH_MAX} is the most: with the {RANDOM_LENGTH} that the API server "
-            f'adds the Job\'s name has {name_length}, and its group template "<job>{TEMPLATE_SUFFIX}" may have '
-            f"{LABEL_LENGTH_MAX}, so in 1.37 the Job controller never makes the Workload and the Job never gets a Pod"
+            f"has {len(base)} characters, and {_BASE_LENGTH_MAX} is the most: the API server adds {RANDOM_LENGTH} (the name "
+            f'has {name_length}), and the group template "<job>{TEMPLATE_SUFFIX}" of 1.37 may have {LABEL_LENGTH_MAX}: the '
+            "Job controller cannot make the Workload and the Job never gets a Pod"
         ),
         fix=f"shorten generateName to {_BASE_LENGTH_MAX} characters or less",
         seen=len(base),
         limit=_BASE_LENGTH_MAX,
+        at_most=job_gate_cap(facts) or Action.WARN,
     )

@@ -9,7 +9,9 @@ Job nor a Workload's template. With WorkloadWithJob on, the Job controller then 
 PodGroup, and tries for ever: the Job has no Pod, no condition, and not even an event, which is what 1.36 would have
 given. Elsewhere each Pod is refused when its controller makes it.
 
-A Workload's template only warns: who makes a group of it may name another class.
+A class may be created after the objects that name it, in the same `kubectl apply` for example, and then all of it
+starts (seen). So this warns, and a policy (strict, for example) may deny it. A Workload's template never does more than
+warn: who makes a group of it may name another class.
 
 ## Fields read
 `priorityClassName` of Pod templates, groups and group templates; PriorityClasses
@@ -64,9 +66,10 @@ META = RuleMeta(
             "CompositePodGroup",
         }
     ),
+    default_action=Action.WARN,
 )
 
-_PODS = "the API server refuses each Pod, so none ever starts"
+_PODS = "the API server refuses each Pod"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,6 @@ def _named(facts: Facts) -> Iterator[_Named]:
         field = pod_set.spec_path / "priorityClassName"
         if name and field not in seen:
             seen.add(field)
-            # The class alone refuses the Pods too, whatever the gates are.
             yield _Named(field, name, effects.get(field, _PODS), Action.DENY)
     for made in groups:
         if made.field not in seen:
@@ -114,10 +116,8 @@ def _finding(facts: Facts, named: _Named) -> Finding:
     near = nearest(named.name, existing)
     return Finding(
         field=named.field,
-        message=f'names PriorityClass "{named.name}", which does not exist: in 1.37 {named.effect}',
-        fix=f'name "{near}", or have the class created first'
-        if near
-        else "name a class that exists, or create it first",
+        message=f'names PriorityClass "{named.name}", which does not exist: until it does, {named.effect}',
+        fix=f'name "{near}", or have the class created' if near else "name a class that exists, or have it created",
         seen=named.name,
         limit=near,
         at_most=named.at_most,

@@ -77,12 +77,12 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
 
 def _finding(made: MadeGroup, priority_class: core.PriorityClass) -> Finding:
     name = priority_class.metadata.name
-    default = "" if made.class_name else " (the global default, since none is named)"
+    default = "" if made.class_name else " (the global default)"
     return Finding(
         field=made.field,
         message=(
-            f'gets PriorityClass "{name}"{default} with preemptionPolicy "{_NEVER}", and the group itself says '
-            f'"PreemptLowerPriority": in 1.37 {made.effect}'
+            f'gets PriorityClass "{name}"{default} with preemptionPolicy "{_NEVER}", and the group, which has to say so itself, '
+            f"does not: in 1.37 {made.effect}"
         ),
         fix=_fix(made),
         seen=_NEVER,
@@ -92,9 +92,11 @@ def _finding(made: MadeGroup, priority_class: core.PriorityClass) -> Finding:
 
 
 def _fix(made: MadeGroup) -> str:
-    if made.group.origin is not GroupOrigin.CONTROLLER:
-        return f'write preemptionPolicy: "{_NEVER}" in the group, or use a class that preempts'
+    if made.group.origin is GroupOrigin.ITSELF:
+        return f'write preemptionPolicy: "{_NEVER}" here, or use a class that preempts'
+    if made.group.origin is GroupOrigin.TEMPLATE:
+        return "use a class that preempts"  # a child Job's group does not get the template's preemptionPolicy
     return (
-        f'use a class that preempts, or let the Pods name a PodGroup of your own with preemptionPolicy "{_NEVER}" by '
-        "schedulingGroup"
+        f'use a class that preempts, or let the Pods name by schedulingGroup a PodGroup of your own with "{_NEVER}" and '
+        "this class"
     )

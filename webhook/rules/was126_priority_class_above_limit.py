@@ -72,10 +72,10 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
             yield Finding(
                 field=made.field,
                 message=(
-                    f'names PriorityClass "{made.class_name}", whose value is {value}, and a PodGroup may have {PRIORITY_MAX} '
-                    f"at most: in 1.37 {made.effect}"
+                    f'names PriorityClass "{made.class_name}" of the value {value}, and a group may have {PRIORITY_MAX} at most: '
+                    f"in 1.37 {made.effect}"
                 ),
-                fix=f"use a PriorityClass with a value of {PRIORITY_MAX} or less",
+                fix="use a PriorityClass of a lower value",
                 seen=value,
                 limit=PRIORITY_MAX,
                 at_most=made.at_most,

@@ -66,6 +66,13 @@ _WORKLOADS = "count/workloads.scheduling.k8s.io"
 _POD_GROUPS = "count/podgroups.scheduling.k8s.io"
 _CLAIMS = "count/resourceclaims.resource.k8s.io"
 
+# What is missing then, and what follows.
+_EFFECTS = {
+    _WORKLOADS: ("Workload", "the Job controller of 1.37 makes no Pod, and only an event says why"),
+    _POD_GROUPS: ("PodGroup", "the Job controller of 1.37 makes no Pod, and no event says why"),
+    _CLAIMS: ("claims", "its Pods stay Pending in 1.37"),
+}
+
 
 def check(facts: Facts) -> Iterator[Finding | Unresolved]:
     needs = _needs(facts)
@@ -77,7 +84,7 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
         return
     cap = job_gate_cap(facts) or Action.WARN
     for resource in sorted(needs):
-        yield from _over(looked.value, resource, needs[resource], cap)
+        yield from _over(facts, looked.value, resource, needs[resource], cap)
 
 
 def _needs(facts: Facts) -> Counter[str]:
@@ -108,23 +115,26 @@ def _claim_count(group: LeafGroup, group_claims: tuple[PlannedClaim, ...]) -> in
     return min(counts, default=0)
 
 
-def _over(quotas: tuple[core.ResourceQuota, ...], resource: str, need: int, cap: Action) -> Iterator[Finding]:
+def _over(
+    facts: Facts, quotas: tuple[core.ResourceQuota, ...], resource: str, need: int, cap: Action
+) -> Iterator[Finding]:
     for limit in object_limits(quotas, resource):
         if limit.hard < need:
-            yield _finding(limit, need, limit.hard, cap)
+            yield _finding(facts, limit, need, limit.hard, cap)
         elif limit.remaining is not None and limit.remaining < need:
-            yield _finding(limit, need, max(0, limit.remaining), cap.at_most(Action.WARN))
+            yield _finding(facts, limit, need, max(0, limit.remaining), cap.at_most(Action.WARN))
 
 
-def _finding(limit: Limit, need: int, room: int, at_most: Action) -> Finding:
-    has = "allows" if room == limit.hard else f"allows {limit.hard} and has room now for"
+def _finding(facts: Facts, limit: Limit, need: int, room: int, at_most: Action) -> Finding:
+    has = f"allows {room}" if room == limit.hard else f"has {room} of {limit.hard} left"
+    what, effect = _EFFECTS[limit.resource]
     return Finding(
         field=METADATA / "namespace",
         message=(
-            f'quota "{limit.quota}" {has} {room} of "{limit.resource}" and this needs {need}: in 1.37 the '
-            "quota stops the controller that makes them, so Pods are never made or wait for ever, with hardly an event"
+            f'the ResourceQuota "{limit.quota}" {has} of "{limit.resource}", and this {facts.kind} needs {need}: without its '
+            f"{what} {effect}"
         ),
-        fix=f'have "{limit.resource}" of the quota raised by {need - room} or more, or taken out',
+        fix=f"have it raised by {need - room} or more, or taken out of the quota",
         seen=need,
         limit=room,
         excess=need - room,

@@ -9,7 +9,8 @@ first template.
 ## Why
 The Job controller of 1.37 calls the PodGroup after the Workload and the template, and after nothing of the Job. The
 second Job finds the name taken by the first one's group, does not share it, and tries for ever: it never gets a Pod,
-and no event says so. It is stuck as long as the first Job exists, finished or not.
+and no event says so. It is stuck as long as the first Job exists, finished or not. Where that may go (a sibling that is
+there already, child Jobs with `ttlSecondsAfterFinished`) this warns.
 
 Without the Workload 1.37 makes no group at all and both Jobs run, ungrouped (WAS312): then this warns only.
 
@@ -47,11 +48,13 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.objects import core
-from webhook.plan.model import LeafGroup
+from webhook.objects.fieldpath import FieldPath
+from webhook.plan.model import LeafGroup, PodSet
 from webhook.plan.parts import GROUP_TEMPLATE_ANNOTATION
 from webhook.rules._groups import view_of
 from webhook.rules._names import quoted
 from webhook.rules._owners import controller_of
+from webhook.rules._rewrite import raw_at
 from webhook.rules._traps import delegated_groups, job_gate_cap
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
@@ -83,8 +86,11 @@ def _roles(facts: Facts) -> Iterator[Finding]:
     for groups in by_title.values():
         counts = [1 if group.group_count is None else group.group_count for group in groups]
         if sum(counts) > 1:
-            roles = [pod_set.role for group in groups for pod_set in group.pod_sets]
-            yield _finding(facts, groups[0], sum(counts), f"child Jobs of {quoted(roles)}")
+            pod_sets = [pod_set for group in groups for pod_set in group.pod_sets]
+            who = f"child Jobs of {quoted(pod_set.role for pod_set in pod_sets)}"
+            # A child Job that is deleted once it has ended makes room for the next one.
+            goes = any(_ttl(facts, pod_set) is not None for pod_set in pod_sets)
+            yield _finding(facts, groups[0], sum(counts), who, Action.WARN if goes else Action.DENY)
 
 
 def _siblings(facts: Facts, job: core.Job) -> Iterator[Finding | Unresolved]:
@@ -96,7 +102,8 @@ def _siblings(facts: Facts, job: core.Job) -> Iterator[Finding | Unresolved]:
             continue
         others = [other.metadata.name for other in jobs.value if _same_template(facts, job, other)]
         if others:
-            yield _finding(facts, group, len(others) + 1, f"this Job and {quoted(others)}")
+            # A sibling may end and be deleted, and then this one starts.
+            yield _finding(facts, group, len(others) + 1, f"this Job and {quoted(others)}", Action.WARN)
 
 
 def _same_template(facts: Facts, job: core.Job, other: core.Job) -> bool:
@@ -110,15 +117,20 @@ def _same_template(facts: Facts, job: core.Job, other: core.Job) -> bool:
     )
 
 
-def _finding(facts: Facts, group: LeafGroup, count: int, who: str) -> Finding:
-    cap = job_gate_cap(facts) or Action.WARN
+def _ttl(facts: Facts, pod_set: PodSet) -> object:
+    """The child Job's `ttlSecondsAfterFinished`."""
+    return raw_at(facts.raw, FieldPath(pod_set.path[:-1]) / "ttlSecondsAfterFinished")
+
+
+def _finding(facts: Facts, group: LeafGroup, count: int, who: str, at_most: Action) -> Finding:
+    cap = (job_gate_cap(facts) or Action.WARN).at_most(at_most)
     view = view_of(facts, group).value
     template = view.title if view else f'template "{group.workload_template_name}"'
     return Finding(
         field=group.path,
         message=(
-            f"{who} make {count} groups from {template}, and 1.37 gives them all one name: the second Job never gets a "
-            "Pod as long as the first one exists, and no event says why"
+            f"{who} take {count} groups from {template}, and 1.37 gives them all one name: while the first Job exists, "
+            "the second gets no Pod, and no event says why"
         ),
         fix="name another template for each child Job, or let all Pods name one PodGroup of your own by schedulingGroup",
         seen=count,

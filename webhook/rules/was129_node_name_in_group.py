@@ -65,10 +65,10 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             field=bound[0].spec_path / "nodeName",
             message=(
-                f"puts Pods of the group on node {nodes} past the scheduler: in 1.37 they start one by one, whatever "
-                f"the group asks for{_others(facts, group)}"
+                f"puts Pods of the group on node {nodes} past kube-scheduler: they start one by one, whatever the group "
+                f"asks for{_others(facts, group)}"
             ),
-            fix="use a nodeSelector or node affinity instead of nodeName",
+            fix="use a nodeSelector instead",
             seen=nodes,
         )
 
@@ -81,4 +81,4 @@ def _others(facts: Facts, group: LeafGroup) -> str:
         key = topology.topology[0].key if topology and topology.topology else None
     if key is None:
         return ""
-    return f', and others wait for ever if these nodes are not in one domain of "{key}"'
+    return f', and others wait for ever if such nodes are not in one "{key}"'

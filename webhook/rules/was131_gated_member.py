@@ -65,10 +65,14 @@ def check(facts: Facts) -> Iterator[Finding]:
                         f"holds Pods of {gang.title} back by {quoted(gates)}, and in 1.37 all "
                         f"wait, without a condition, until {plural(gang.min_count, 'Pod')} have no gates"
                     ),
-                    fix="see that something takes the gates off, or suspend the Job instead",
+                    fix="see that something takes the gates off" + _instead(facts),
                     seen=gates,
                     limit=gang.min_count,
                 )
+
+
+def _instead(facts: Facts) -> str:
+    return f", or suspend the {facts.kind} instead" if facts.kind in ("Job", "CronJob", "JobSet") else ""
 
 
 def _gates(pod_set: PodSet) -> list[str]:

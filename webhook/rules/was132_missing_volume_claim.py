@@ -69,8 +69,8 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
             yield Finding(
                 field=field,
                 message=(
-                    f'names PersistentVolumeClaim "{name}", which does not exist: in 1.37 the whole group waits for it, '
-                    'with the misleading SchedulerError `"DynamicResources" PodGroupPostFilter plugins: not found`'
+                    f'names PersistentVolumeClaim "{name}", which does not exist: the whole group waits for it, and 1.37 says '
+                    'SchedulerError about "DynamicResources", which misleads'
                 ),
                 fix="create the claim, or correct the name",
                 seen=name,

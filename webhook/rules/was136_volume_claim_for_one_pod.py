@@ -93,10 +93,10 @@ def _finding(facts: Facts, gang: Gang, name: str, field: FieldPath, most: int) -
     return Finding(
         field=field,
         message=(
-            f'the access mode of "{name}" is {_MODE}, so at most {plural(most, "Pod")} of '
-            f"{gang.title} can be placed together and it starts with {gang.min_count}: {_outlook(gang)}"
+            f'"{name}" is {_MODE}, so {plural(most, "Pod")} of {gang.title} can be placed at most, and it starts with '
+            f"{gang.min_count}: {_outlook(gang)}"
         ),
-        fix="use a claim with ReadWriteMany, or a generic ephemeral volume, which is one claim for each Pod",
+        fix="use a ReadWriteMany claim, or a generic ephemeral volume (one claim for each Pod)",
         seen=gang.min_count,
         limit=most,
         excess=gang.min_count - most,
@@ -105,4 +105,4 @@ def _finding(facts: Facts, gang: Gang, name: str, field: FieldPath, most: int) -
 
 
 def _outlook(gang: Gang) -> str:
-    return "in 1.37 it waits for Pods without the volume" if gang.shared else "it never starts, on any cluster"
+    return "it waits until others bring Pods without it" if gang.shared else "it never starts"

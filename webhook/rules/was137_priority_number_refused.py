@@ -10,7 +10,9 @@ must not be provided in pod spec". The Job controller copies a Workload template
 child Job, which is refused in the same way: that Job never gets a Pod, without an event. Priorities come from classes
 only, so the two fields say nothing that the class does not say.
 
-A Workload's template only warns: a group that somebody makes by hand may leave the number out.
+Where no class is named and there is no global default class, this warns: one with the right value may still be created
+(seen), or other admission may fill a class in. A Workload's template only warns: a group that somebody makes by hand
+may leave the number out.
 
 ## Fields read
 `priority`, `preemptionPolicy`, `priorityClassName` of Pod templates and group templates; PriorityClasses
@@ -23,7 +25,8 @@ spec: {template: {spec: {priorityClassName: gold}}}
 
 ## Denied
 ```yaml
-spec: {template: {spec: {priority: 1000}}}
+# PriorityClass "gold" has the value 1000
+spec: {template: {spec: {priorityClassName: gold, priority: 5}}}
 ```
 
 ## Fix
@@ -40,9 +43,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from webhook.facts.model import Facts
+from webhook.objects.core import PriorityClass
 from webhook.objects.fieldpath import FieldPath
 from webhook.plan.model import CompositeGroup, GroupOrigin, LeafGroup
-from webhook.rules._priorities import PREEMPT_LOWER_PRIORITY, class_of, class_text
+from webhook.rules._priorities import PREEMPT_LOWER_PRIORITY, class_of, class_text, pod_cap
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
 
@@ -56,8 +60,8 @@ META = RuleMeta(
     operations=frozenset({"CREATE"}),
 )
 
-_POD = "each Pod made of it, so none ever starts"
-_GROUP = "each PodGroup made of it, so child Jobs never get a Pod"
+_POD = "each Pod made of it"
+_GROUP = "each PodGroup made of it, so child Jobs get no Pod"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
             given = looked.value.value if written.what == "value" else looked.value.preemption_policy
             given = PREEMPT_LOWER_PRIORITY if given is None else given
             if given != written.value:
-                yield _finding(written, given)
+                yield _finding(written, given, _cap(facts, written, looked.value))
 
 
 def _written(facts: Facts) -> Iterator[_Set]:
@@ -101,19 +105,26 @@ def _written(facts: Facts) -> Iterator[_Set]:
             yield _Set(field, group.priority_class_name, group.priority, "value", _GROUP, Action.WARN)
 
 
-def _finding(written: _Set, given: Any) -> Finding:
+def _cap(facts: Facts, written: _Set, found: PriorityClass) -> Action:
+    """A global default class with the right value may still be created, or other admission fill a class in."""
+    if not written.class_name and not found.metadata.name:
+        return Action.WARN
+    return written.at_most.at_most(pod_cap(facts, "priorityClassName", written.class_name))
+
+
+def _finding(written: _Set, given: Any, at_most: Action) -> Finding:
     return Finding(
         field=written.field,
         message=(
-            f"is {written.value}, and {_class(written)} {given}: the API server takes the template and refuses "
+            f'is "{written.value}", and {_class(written)} "{given}": the API server takes the template and refuses '
             f"{written.refused}"
         ),
-        fix=f"leave the field out, and name the PriorityClass whose {written.what} is {written.value}",
+        fix=f'leave it out, and name a PriorityClass whose {written.what} is "{written.value}"',
         seen=written.value,
         limit=given,
-        at_most=written.at_most,
+        at_most=at_most,
     )
 
 
 def _class(written: _Set) -> str:
-    return f"{class_text(written.class_name)} gives" if written.class_name else "what names no PriorityClass gets"
+    return f"{class_text(written.class_name)} gives" if written.class_name else "without a PriorityClass it is"

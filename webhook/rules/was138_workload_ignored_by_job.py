@@ -74,7 +74,10 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
             return
         written = [item.metadata.name for item in looked.value if controller_of(item.metadata) != job]
         if written:
-            yield _finding(METADATA / "name", f"does not use Workload {quoted(written)}, which stands for this Job")
+            what = (
+                f"this Job gets a Workload of its own and does not use {quoted(written)}, whose controllerRef names it"
+            )
+            yield _finding(METADATA / "name", what)
 
 
 def _of_workload(facts: Facts, workload: core.Workload) -> Iterator[Finding]:
@@ -86,13 +89,13 @@ def _of_workload(facts: Facts, workload: core.Workload) -> Iterator[Finding]:
     job = facts.surroundings.job(facts.namespace, owner.name).value
     if job is not None and gets_own_group(job):
         yield _finding(
-            SPEC / "controllerRef", f"is {owner}, which makes a Workload of its own and does not use this one"
+            SPEC / "controllerRef", f"names {owner}, which gets a Workload of its own and does not use this one"
         )
 
 
 def _finding(field: FieldPath, what: str) -> Finding:
     return Finding(
         field=field,
-        message=f"{what}: in 1.37 what it says is lost",
-        fix="say it in the Job's spec.scheduling, or let the Job's Pods name a PodGroup of your own by schedulingGroup",
+        message=f"{what}: in 1.37 all that it asks for is lost",
+        fix="write it in the Job's spec.scheduling, or let its Pods name a PodGroup of your own by schedulingGroup",
     )

@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from webhook.facts.model import Facts
 from webhook.objects import core
 from webhook.objects.fieldpath import METADATA
-from webhook.rules._owners import Owner, controller_of, controller_ref
+from webhook.rules._owners import Owner, controller_of, controller_ref, is_finished
 from webhook.rules._traps import gets_own_group
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding, Unresolved
@@ -60,7 +60,8 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
     owner = controller_of(facts.metadata)
     if facts.requester.trusted or owner is None or (owner.group, owner.kind) != ("batch", "Job"):
         return
-    if facts.old is not None and facts.old.metadata.controller() == facts.metadata.controller():
+    old_metadata: core.ObjectMeta | None = getattr(facts.old, "metadata", None)
+    if old_metadata is not None and old_metadata.controller() == facts.metadata.controller():
         return  # it was the Job's before, most likely the Job controller's own: this update makes nothing of it
     looked = facts.surroundings.job(facts.namespace, owner.name)
     if looked.unknown is not None:
@@ -68,7 +69,9 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
         return
     job = looked.value
     reference = facts.metadata.controller()
-    if job is None or reference is None or job.metadata.uid != reference.uid or not gets_own_group(job):
+    if job is None or reference is None or job.metadata.uid != reference.uid:
+        return
+    if not gets_own_group(job) or is_finished(job):
         return
     if _stands_for(facts, owner):
         yield Finding(

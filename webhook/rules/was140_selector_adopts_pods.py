@@ -42,7 +42,7 @@ from webhook.facts.model import Facts
 from webhook.facts.use import is_own_word
 from webhook.objects import core
 from webhook.objects.fieldpath import SPEC
-from webhook.rules._names import quoted
+from webhook.rules._names import plural, quoted
 from webhook.rules._traps import own_group
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
@@ -77,8 +77,8 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
         yield Finding(
             field=SPEC / "selector",
             message=(
-                f"matches Pod {quoted(adopted)}, which has no controller: the Job adopts it, and in 1.37 a Job that "
-                "has a Pod gets no group any more, so all its Pods run one by one"
+                f"matches {plural(len(adopted), 'Pod')} without a controller ({quoted(adopted)}): the Job adopts them, and "
+                "1.37 makes no group for a Job that has Pods, so all run one by one"
             ),
             fix="leave manualSelector and selector out, or delete these Pods first",
             seen=len(adopted),

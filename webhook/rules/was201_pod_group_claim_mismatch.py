@@ -81,13 +81,13 @@ def _finding(miss: NearMiss, pod_set: PodSet, view: GroupView) -> Finding:
     group_field, group_source = source(miss.group)
     if miss.field == "name":
         message = f'claim "{miss.pod.name}" names {object_text(miss.pod)}, which {view.title} calls "{miss.group.name}"'
-        fix = f'rename it to "{miss.group.name}", in the containers too'
+        fix = f'rename it to "{miss.group.name}", also in the containers'
         seen, limit = miss.pod.name, miss.group.name
     else:
         message = (
             f'claim "{miss.pod.name}" names {object_text(miss.pod)}, in {view.title} it names {object_text(miss.group)}'
         )
-        fix = f"write {group_field}: {group_source}"
+        fix = f'write {group_field}: "{group_source}"'
         seen, limit = pod_source, group_source
         if miss.is_swapped:
             fix += f" instead of {pod_field}"
@@ -95,7 +95,7 @@ def _finding(miss: NearMiss, pod_set: PodSet, view: GroupView) -> Finding:
     same_object = miss.field == "name" and pod_field == CLAIM
     return Finding(
         field=miss.pod.path / miss.field,
-        message=f"{message}: 1.37 wants all three fields equal, so {_cost(pod_field, pod_set)}",
+        message=f"{message}: 1.37 wants name and source equal, so {_cost(pod_field, pod_set)}",
         fix=f"{fix}{_or_apart(pod_field)}",
         seen=seen,
         limit=limit,
@@ -108,10 +108,10 @@ def _cost(pod_field: str, pod_set: PodSet) -> str:
         count = pod_set.pod_count
         who = f"each of the {count} Pods gets" if count is not None and count > 1 else "each Pod gets"
         return f"{who} devices of its own and the group's stay unused"
-    return f"each Pod reserves it for itself (at most {CONSUMER_COUNT_MAX} can)"
+    return f"each Pod reserves it for itself ({CONSUMER_COUNT_MAX} can at most)"
 
 
 def _or_apart(pod_field: str) -> str:
     if pod_field == TEMPLATE:
-        return ", or take another name and template if that is meant"
-    return ", or take another name if another claim is meant"
+        return ", or give it a name and a template of its own if that is meant"
+    return ", or give it another name if another claim is meant"

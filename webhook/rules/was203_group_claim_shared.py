@@ -99,10 +99,10 @@ def _findings(
     yield Finding(
         field=claim.path,
         message=(
-            f"{who} share {plural(count, 'device')}: a group's claim is allocated once, not for each Pod, and a "
-            "node's device puts them all on that node"
+            f"{who} share {plural(count, 'device')}: a group's claim is allocated once, not for each Pod, and a device of "
+            "a node puts them all there"
         ),
-        fix=f'for a device per Pod take "{claim.name}" out of the group',
+        fix=f'for a device per Pod leave "{claim.name}" to the Pods alone',
         seen=user_count,
         limit=count,
         at_most=Action.WARN,

@@ -95,10 +95,10 @@ def _finding(path: FieldPath, name: str, count: int) -> Finding:
     return Finding(
         field=path,
         message=(
-            f'{count} Pods reserve "{name}", each for itself, and {CONSUMER_COUNT_MAX} can hold it at a time: the '
-            "others stay Pending until Pods end"
+            f'{count} Pods reserve "{name}", each for itself, and {CONSUMER_COUNT_MAX} can at a time: the rest stays Pending '
+            "until others end"
         ),
-        fix=f"let their group hold the claim, or run at most {CONSUMER_COUNT_MAX} at a time",
+        fix=f"list it in their group's resourceClaims too, or run {CONSUMER_COUNT_MAX} at most",
         seen=count,
         limit=CONSUMER_COUNT_MAX,
         excess=count - CONSUMER_COUNT_MAX,

@@ -33,7 +33,8 @@ spec:
 ```
 
 ## Fix
-Copy the template's fields into the group, or change the template to what is meant.
+Copy the template's fields into the group. Of a stored template only the minimum can be changed; for anything else make
+a new Workload.
 
 ## References
 KEP-4671 (GenericWorkload); kubernetes CHANGELOG-1.37, removal of the PodGroup admission plugin
@@ -63,6 +64,9 @@ META = RuleMeta(
     default_action=Action.WARN,
     gate="GenericWorkload",
 )
+
+
+_MINIMUMS = ("minCount", "minGroupCount")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,28 +163,32 @@ def _mode(group: Group) -> DisruptionModeKind:
 
 
 def _claim_words(group: LeafGroup) -> list[str]:
-    return sorted(f"{claim.name} ({source(claim)[0]}: {source(claim)[1]})" for claim in group.claims)
+    return sorted(f"{{name: {claim.name}, {source(claim)[0]}: {source(claim)[1]}}}" for claim in group.claims)
 
 
 def _finding(difference: _Difference, title: str) -> Finding:
     return Finding(
         field=difference.path,
         message=(
-            f"is {_word(difference.group)}, {title} has {_word(difference.template)}: 1.37 does not compare them and goes "
+            f"is {_word(difference.group)}, and in {title} {_word(difference.template)}: 1.37 does not compare them and goes "
             "by the group alone"
         ),
-        fix=f"write {_word(difference.template)} here, or change the template"
-        if difference.template
-        else "take it out, or write it into the template",
+        fix=_fix(difference),
         seen=difference.group,
         limit=difference.template,
         at_most=difference.at_most,
     )
 
 
+def _fix(difference: _Difference) -> str:
+    """Of a stored template only the minimum can be changed."""
+    here = f"write {_word(difference.template)} here" if difference.template else "take it out here"
+    return f"{here}, or {'change the template' if difference.path[-1] in _MINIMUMS else 'make a new Workload'}"
+
+
 def _word(value: object) -> str:
     if value is None or value == []:
-        return "nothing"
+        return "not set"
     if isinstance(value, list):
-        return ", ".join(f'"{item}"' for item in value)
+        return ", ".join(map(str, value))
     return f'"{value}"' if isinstance(value, str) else str(value)

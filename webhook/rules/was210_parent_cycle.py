@@ -65,9 +65,11 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             field=SPEC / "parentCompositePodGroupName",
             message=(
-                f"the parents form a ring: {ring}: the scheduler finds no root and leaves all Pods below it Pending "
-                "for ever, without a condition or an event"
+                f"the parents form a ring ({ring}): kube-scheduler finds no root and leaves all Pods below it Pending for "
+                "ever, without a condition or an event"
             ),
-            fix="leave the parent of one of them out, which makes it the root, or name another parent",
+            fix="leave the parent out here, which makes this one the root, or name another"
+            if own_name in above.cycle
+            else "name another parent, or create one of the ring again without a parent",
             seen=group.parent_name,
         )

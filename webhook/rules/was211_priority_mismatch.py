@@ -50,6 +50,7 @@ from webhook.objects.fieldpath import SPEC
 from webhook.plan.model import GroupOrigin, LeafGroup, PodSet
 from webhook.rules._groups import POD_KINDS, GroupView, root_view, view_of, views
 from webhook.rules._priorities import class_text, group_priority, pod_cap, pod_priority
+from webhook.rules._schedulers import scheduler_cap
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
 
@@ -96,7 +97,7 @@ def _against(facts: Facts, pod_set: PodSet, root: GroupView) -> Iterator[Finding
         return
     if own.value == wanted.value:
         return
-    fix = f"name a PriorityClass of value {wanted.value}"
+    fix = f"name a PriorityClass of the value {wanted.value}"
     if root.priority_class_name and own_class == root.priority_class_name:
         fix = f'create the group anew, so that it takes the value that "{own_class}" has today'
     elif root.priority_class_name:
@@ -109,7 +110,7 @@ def _against(facts: Facts, pod_set: PodSet, root: GroupView) -> Iterator[Finding
         fix=fix,
         seen=own.value,
         limit=wanted.value,
-        at_most=pod_cap(facts, "priorityClassName", own_class),
+        at_most=pod_cap(facts, "priorityClassName", own_class).at_most(scheduler_cap(facts, [pod_set])),
     )
 
 
@@ -136,7 +137,7 @@ def _among(facts: Facts, leaf: LeafGroup) -> Iterator[Finding]:
             fix="give all Pods of the group one PriorityClass, or a group of their own",
             seen=number,
             limit=first[1],
-            at_most=caps[0].at_most(caps[1]),
+            at_most=caps[0].at_most(caps[1]).at_most(scheduler_cap(facts, [pod_set, first[0]])),
         )
 
 
@@ -158,7 +159,7 @@ def _below_root(facts: Facts) -> Iterator[Finding | Unresolved]:
                 f"gives the PodGroup priority {own.value}, {root.title} has {wanted.value}: Pods are compared with the "
                 "root's, so Pods of this class fail the whole tree"
             ),
-            fix=f"give the whole tree and its Pods {class_text(root.priority_class_name)}",
+            fix=f"create it again with {class_text(root.priority_class_name)}, and give that to its Pods",
             seen=own.value,
             limit=wanted.value,
             at_most=Action.WARN,

@@ -59,7 +59,6 @@ META = RuleMeta(
 )
 
 _DEFAULT = "default-scheduler"
-_WHY = "unbound it does not count toward minCount, bound it fails the whole group"
 
 
 def check(facts: Facts) -> Iterator[Finding | Unresolved]:
@@ -67,7 +66,7 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
         if isinstance(facts.obj, core.Pod):
             yield from _bare_pod(facts, facts.obj, name)
         else:
-            yield from _templates(leaf.pod_sets, name)
+            yield from _templates(facts, leaf.pod_sets, name)
 
 
 def _bare_pod(facts: Facts, pod: core.Pod, group_name: str) -> Iterator[Finding | Unresolved]:
@@ -85,10 +84,10 @@ def _bare_pod(facts: Facts, pod: core.Pod, group_name: str) -> Iterator[Finding 
     yield Finding(
         field=path,
         message=(
-            f'is "{own}", of the other {plural(len(others), "Pod")} in PodGroup "{group_name}" {quoted(others)}: the '
-            f"scheduler wants one name in a group, and of a Pod with another one, {_WHY}"
+            f'is "{own}", and for the {plural(len(others), "other Pod")} of PodGroup "{group_name}" {quoted(others)}: '
+            f"1.37 wants one name in a group, and {_why(facts, own)}"
         ),
-        fix=f'write schedulerName: "{min(others)}", or take the Pod out of the group',
+        fix=f'write schedulerName: "{min(others)}", or leave schedulingGroup out',
         seen=own,
         limit=sorted(set(others)),
     )
@@ -100,7 +99,14 @@ def _is_member(pod: core.Pod, group_name: str, own_name: str) -> bool:
     return group is not None and group.pod_group_name == group_name and not ended and pod.metadata.name != own_name
 
 
-def _templates(pod_sets: tuple[PodSet, ...], group_name: str) -> Iterator[Finding]:
+def _why(facts: Facts, name: str) -> str:
+    """What becomes of a Pod that differs: kube-scheduler sees those of its own profiles at once."""
+    if facts.policy.knows_scheduler(name):
+        return "one Pod that differs fails the whole group with SchedulerError"
+    return "such a Pod does not count toward minCount, and once bound it fails the whole group"
+
+
+def _templates(facts: Facts, pod_sets: tuple[PodSet, ...], group_name: str) -> Iterator[Finding]:
     """Warns: where the others alone reach minCount the group may start before the stranger is bound."""
     first = pod_sets[0]
     limit = _scheduler(first.template.spec)
@@ -110,8 +116,8 @@ def _templates(pod_sets: tuple[PodSet, ...], group_name: str) -> Iterator[Findin
             yield Finding(
                 field=pod_set.spec_path / "schedulerName",
                 message=(
-                    f'is "{own}", "{first.role}" in the same PodGroup "{group_name}" has "{limit}": of a Pod that '
-                    f"differs, {_WHY}"
+                    f'is "{own}", and for "{first.role}" of the same PodGroup "{group_name}" "{limit}": '
+                    f"{_why(facts, own if limit == _DEFAULT else limit)}"
                 ),
                 fix="give all Pods one schedulerName",
                 seen=own,

@@ -47,6 +47,7 @@ from webhook.facts.model import Facts
 from webhook.plan.model import GroupOrigin, LeafGroup, PodSet
 from webhook.rules._groups import POD_KINDS, GroupView, root_view, views
 from webhook.rules._priorities import PREEMPT_LOWER_PRIORITY, class_text, pod_cap, pod_preemption_policy
+from webhook.rules._schedulers import scheduler_cap
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
 
@@ -88,13 +89,15 @@ def _against(facts: Facts, pod_set: PodSet, root: GroupView, cap: Action) -> Ite
         yield Finding(
             field=path,
             message=(
-                f'gives the Pods "{own.value}" ({class_text(class_name)}), {root.title} has preemptionPolicy '
-                f'"{wanted}": {_WHY}'
+                f'gives the Pods "{own.value}" ({class_text(class_name)}), {root.title} has "{wanted}" as '
+                f"preemptionPolicy: {_WHY}"
             ),
-            fix=f'name a PriorityClass with "{wanted}", or create the group with "{own.value}"',
+            fix=f'name a class with "{wanted}", or create the group again with "{own.value}"',
             seen=own.value,
             limit=wanted,
-            at_most=cap.at_most(pod_cap(facts, "priorityClassName", class_name)),
+            at_most=cap.at_most(pod_cap(facts, "priorityClassName", class_name)).at_most(
+                scheduler_cap(facts, [pod_set])
+            ),
         )
 
 
@@ -116,5 +119,5 @@ def _among(facts: Facts, leaf: LeafGroup) -> Iterator[Finding]:
             fix="give all Pods of the group a PriorityClass with one preemption policy",
             seen=policy,
             limit=limit,
-            at_most=caps[0].at_most(caps[1]),
+            at_most=caps[0].at_most(caps[1]).at_most(scheduler_cap(facts, [pod_set, first])),
         )

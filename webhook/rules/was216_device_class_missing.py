@@ -86,10 +86,10 @@ def _request(facts: Facts, claim: PlannedClaim, names: list[str]) -> Iterator[Fi
     yield Finding(
         field=field,
         message=(
-            f'"{source(claim)[1]}" asks for DeviceClass {quoted(names)}, which does not exist{_hint(facts, names)}: Pods '
-            "that use it stay Pending"
+            f'"{source(claim)[1]}" asks for DeviceClass {quoted(names)}, and none exists{_hint(facts, names)}: Pods that use '
+            "it stay Pending"
         ),
-        fix="correct deviceClassName there, or install its driver",
+        fix="correct deviceClassName there, or have its driver installed",
         seen=", ".join(names),
     )
 

@@ -68,6 +68,6 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
                     f'names {object_text(claim)}, which asks for adminAccess, and namespace "{facts.namespace}" may '
                     "not use that: it hands out devices that others hold, and no quota counts them"
                 ),
-                fix="take adminAccess out of the claim, or ask for this namespace in features.adminAccessClaims",
+                fix="take adminAccess out of the claim, or have the namespace added to the policy's features.adminAccessClaims",
                 seen=name,
             )

@@ -79,13 +79,18 @@ def _same_name(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             field=METADATA / "name",
             message=(
-                f'a {facts.kind} "{facts.name}" is still being deleted: until its last Pod has ended a '
-                "new one of this name is refused, and Pods find the old one"
+                f'a {facts.kind} "{facts.name}" is still being deleted: until {_end(facts)} a new one of this name is '
+                "refused, and Pods find the old one"
             ),
             fix="use a fresh name for each run, or wait",
             seen=facts.name,
             at_most=Action.WARN,
         )
+
+
+def _end(facts: Facts) -> str:
+    """A PodGroup waits for its Pods, a composite only for finalizers that somebody else has put there."""
+    return "its last Pod has ended" if facts.kind == "PodGroup" else "it is gone"
 
 
 def _parents(facts: Facts) -> Iterator[Finding]:

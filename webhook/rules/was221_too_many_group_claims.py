@@ -64,7 +64,7 @@ def _too_many(leaf: LeafGroup) -> Iterator[Finding]:
     if count > GROUP_CLAIM_COUNT_MAX:
         yield Finding(
             field=leaf.claims_path,
-            message=f"holds {count} claims, a group may have {GROUP_CLAIM_COUNT_MAX}: the API server refuses it",
+            message=f"holds {count} claims, and a group may have {GROUP_CLAIM_COUNT_MAX}: the API server refuses it",
             fix="put requests that belong together into one claim template",
             seen=count,
             limit=GROUP_CLAIM_COUNT_MAX,

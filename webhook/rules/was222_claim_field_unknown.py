@@ -85,7 +85,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             at = SPEC.join(path) if field == TEMPLATE else path
             yield Finding(
                 field=claim.path / field,
-                message=f'names {object_text(claim)}, whose "{at}" resource.k8s.io/v1 does not know: it is dropped',
+                message=f'names {object_text(claim)} with "{at}", which resource.k8s.io/v1 does not know: the API server drops it',
                 fix=_fix(str(path[-1]), known),
                 seen=str(at),
                 at_most=Action.WARN,

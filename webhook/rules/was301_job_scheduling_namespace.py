@@ -64,17 +64,17 @@ def check(facts: Facts) -> Iterator[Finding]:
                 facts,
                 "job_scheduling",
                 part.scheduling_path,
-                what="the alpha field spec.scheduling of a Job",
-                why="if you did not write the field, another webhook, for example a queue controller's, added it",
-                fix="set spec.scheduling.schedulingPolicy to {basic: {}} to opt out, or ask for the namespace to be added",
+                what="the alpha field spec.scheduling",
+                why="if you did not write it, another webhook, for example a queue controller's, has added it",
+                fix="write schedulingPolicy: {basic: {}} to opt out, or ask for the namespace to be added",
             )
         else:
             yield not_allowed(
                 facts,
                 "job_scheduling",
                 part.scheduling_path,
-                what="the alpha field spec.scheduling of a Job",
-                why="without gang the Job runs as one without the field, so it is let in",
-                fix="leave spec.scheduling out, or ask for the namespace to be added",
+                what="the alpha field spec.scheduling",
+                why="without a gang it changes nothing, so it is let in",
+                fix="leave it out, or ask for the namespace to be added",
                 at_most=Action.WARN,
             )

@@ -57,7 +57,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             "composite_pod_group",
             field,
             what="the alpha feature CompositePodGroup",
-            why="1.37 reports nothing on a composite that cannot be placed, so its use is limited",
+            why="1.37 says nothing of a composite that it cannot place",
             fix="use PodGroups without a parent composite, or ask for the namespace to be added",
         )
 

@@ -63,6 +63,6 @@ def check(facts: Facts) -> Iterator[Finding]:
             "shared_claims",
             group.claims_path,
             what=f"sharing claims in a group ({quoted(claim.name for claim in group.claims)})",
-            why="one claim serves all Pods of the group and pins them to its devices, so its use is limited",
+            why="one claim serves all Pods of the group and pins them to its devices",
             fix="give each Pod its own claim, or ask for the namespace to be added",
         )

@@ -66,8 +66,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             field=field,
             message=(
-                f"disruptionMode is {shown}: since 1.37 it is a struct with exactly one of {quoted(_MEMBERS)}, and the "
-                "API server refuses anything else"
+                f"is {shown}: since 1.37 it is an object with exactly one of {quoted(_MEMBERS)}, and the API server refuses "
+                "anything else"
             ),
             fix=f"write disruptionMode: {compact(meant)}" if meant else _CHOICE,
             seen=value,

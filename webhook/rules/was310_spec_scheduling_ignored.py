@@ -54,7 +54,7 @@ META = RuleMeta(
     gate="WorkloadWithJob",
 )
 
-_FIX = "name a PodGroup of your own in the Pod template's schedulingGroup, or remove it"
+_FIX = "remove it, or name a PodGroup of your own by schedulingGroup in the Pod template"
 
 
 def check(facts: Facts) -> Iterator[Finding | Unresolved]:

@@ -105,12 +105,12 @@ def _beside_parent(facts: Facts, job: core.Job) -> Iterator[Finding | Unresolved
     yield Finding(
         field=part.scheduling_path,
         message=(
-            f"stands beside Workload {quoted(w.metadata.name for w in looked.value)} of the Job's controller {owner}: "
-            "the parent owns the group, and 1.37 does not act on the child's spec.scheduling"
+            f"stands beside Workload {quoted(w.metadata.name for w in looked.value)} of the Job's controller {owner}: 1.37 "
+            "goes by that Workload and does not act on this"
         ),
         fix=(
-            "remove spec.scheduling here, and set the gang in the parent's Workload; the annotation "
-            '"scheduling.k8s.io/group-template-name" joins the Job to a template of it'
+            "remove it, write the gang in that Workload, and name its template in annotation "
+            '"scheduling.k8s.io/group-template-name"'
         ),
         seen=str(owner),
     )

@@ -96,12 +96,12 @@ def _missing(part: JobPart, owner: Owner) -> Finding:
     return Finding(
         field=part.annotation_path,
         message=(
-            f"no Workload has the controllerRef {owner} yet: a Job that the Job controller sees before it runs its "
-            "Pods without a group, for good and without an event (1.37)"
+            f"no Workload has controllerRef {owner} yet: a Job that the Job controller of 1.37 sees before gets no group, for "
+            "good and without an event"
         ),
         fix=(
-            f'create the Workload first, with controllerRef {{apiGroup: "{owner.group}", kind: "{owner.kind}", '
-            f'name: "{owner.name or "..."}"}}'
+            f"create that Workload first, with controllerRef {{apiGroup: {owner.group}, kind: {owner.kind}, "
+            f"name: {owner.name or '...'}}}"
         ),
         seen=0,
         limit=1,
@@ -114,9 +114,9 @@ def _without_template(part: JobPart, template: str, workload: core.Workload) -> 
         field=part.annotation_path,
         message=(
             f'names template "{template}", and Workload "{workload.metadata.name}" has '
-            f"{quoted(names) or 'none'} at its top level: the Pods run without a group, for good and without an event"
+            f"{quoted(names) or 'none'} at its top level: 1.37 runs the Pods without a group, for good, without an event"
         ),
-        fix="name one of these templates, or add the template in a new Workload (templates cannot be added later)",
+        fix="name one of these, or make a new Workload that has it (templates cannot be added)",
         seen=template,
         limit=sorted(names),
     )

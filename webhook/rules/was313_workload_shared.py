@@ -78,8 +78,7 @@ def _twins(facts: Facts, workload: core.Workload) -> Iterator[Finding | Unresolv
         yield Finding(
             field=SPEC / "controllerRef",
             message=(
-                f"the controllerRef {owner} stands in Workload {quoted(others)} as well: the Job controller follows one of them, in "
-                "no fixed order"
+                f"is {owner}, and so it is in Workload {quoted(others)}: the Job controller follows one of them, in no fixed order"
             ),
             fix="keep one Workload for each controller",
             seen=len(others) + 1,
@@ -111,10 +110,10 @@ def _is_strange(owner: Owner, named: Owner, workload_name: str) -> Finding:
     return Finding(
         field=SPEC / "workloadRef" / "workloadName",
         message=(
-            f'names Workload "{workload_name}", which stands for {named}, and this group belongs to {owner}: it follows the '
-            "templates of another controller"
+            f'names Workload "{workload_name}" with controllerRef {named}, and this group belongs to {owner}: it goes by the '
+            "templates of another"
         ),
-        fix=f"use a Workload whose controllerRef is {owner}, or leave workloadRef out",
+        fix=f"name a Workload with controllerRef {owner}",
         seen=str(owner),
         limit=str(named),
     )

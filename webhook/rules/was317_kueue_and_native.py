@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from webhook.facts.model import Facts
 from webhook.facts.use import is_own_word
 from webhook.objects.fieldpath import METADATA
-from webhook.plan.model import LeafGroup, PolicyKind
+from webhook.plan.model import GroupOrigin, LeafGroup, PolicyKind
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -73,12 +73,16 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             field=gangs[0].path,
             message=(
-                f'a native group beside the Kueue queue "{queue}": Kueue admits the object by quota, and after that '
-                "kube-scheduler holds the Pods back until minCount of them fit, while the quota is charged"
+                f'a native gang beside Kueue queue "{queue}": Kueue admits by quota, and kube-scheduler still holds the Pods '
+                "until minCount of them fit, with the quota charged"
             ),
-            fix=f"leave the gang to one of the two: set schedulingPolicy to {{basic: {{}}}}, or drop the label {QUEUE}",
+            fix=f"keep one of the two: {_without_gang(gangs[0])}, or drop label {QUEUE}",
             seen=queue,
         )
+
+
+def _without_gang(group: LeafGroup) -> str:
+    return "drop schedulingGroup" if group.origin is GroupOrigin.REFERENCED else "write schedulingPolicy: {basic: {}}"
 
 
 def _topology(group: LeafGroup) -> Iterator[Finding]:
@@ -91,10 +95,10 @@ def _topology(group: LeafGroup) -> Iterator[Finding]:
                 yield Finding(
                     field=pod_set.path / "metadata" / "annotations" / key,
                     message=(
-                        f'has Kueue place the Pods by "{annotations[key]}", while kube-scheduler puts the group into one '
-                        f'domain of "{group.topology_key}": where the two choose differently the gang never starts'
+                        f'has Kueue place the Pods by "{annotations[key]}", and kube-scheduler puts the group into one '
+                        f'"{group.topology_key}": where they differ it never starts'
                     ),
-                    fix="keep one of the two topology constraints",
+                    fix="keep one of the two",
                     seen=annotations[key],
                     limit=group.topology_key,
                 )
@@ -108,10 +112,10 @@ def _partial(facts: Facts, group: LeafGroup) -> Iterator[Finding]:
         yield Finding(
             field=METADATA / "annotations" / MIN_PARALLELISM,
             message=(
-                f"lets Kueue lower parallelism to {int(word)}, and the API server refuses a parallelism below minCount "
-                f"({group.min_count}): the Job stays suspended"
+                f"lets Kueue lower parallelism to {int(word)}, below minCount {group.min_count}, which the API server "
+                "refuses: then the Job stays suspended"
             ),
-            fix="leave minCount out, so that it follows parallelism, or raise the annotation to minCount",
+            fix=f"leave minCount out, so that it follows parallelism, or raise this to {group.min_count}",
             seen=int(word),
             limit=group.min_count,
         )

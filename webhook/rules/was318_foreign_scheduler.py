@@ -73,13 +73,10 @@ def _of(facts: Facts, pod_set: PodSet) -> Iterator[Finding]:
         yield Finding(
             field=pod_set.spec_path / "schedulerName",
             message=(
-                f'"{name}" is not among the schedulers that honour native groups ({quoted(known)}): it places the Pods '
-                "without regard to the group"
+                f'"{name}" is not in the policy\'s cluster.schedulers ({quoted(known)}): it places the Pods without regard to '
+                "their PodGroup"
             ),
-            fix=(
-                "use one of these, or that scheduler's own gang without a native group; if it is a profile of "
-                "kube-scheduler, have it added to the policy's cluster.schedulers"
-            ),
+            fix="use one of these, or the other's own gang without a PodGroup, or have a kube-scheduler profile added there",
             seen=name,
             limit=sorted(known),
         )
@@ -88,9 +85,9 @@ def _of(facts: Facts, pod_set: PodSet) -> Iterator[Finding]:
         yield Finding(
             field=pod_set.path / "metadata" / "annotations" / VOLCANO_GROUP,
             message=(
-                f'puts the Pods into group "{group_name}" of another scheduler, beside their native group: '
-                "kube-scheduler does not read it, and the other scheduler does not read schedulingGroup"
+                f'puts the Pods into group "{group_name}" of another scheduler, beside their PodGroup: neither scheduler '
+                "goes by the other's group"
             ),
-            fix="keep one of the two groups",
+            fix="keep one of the two",
             seen=group_name,
         )

@@ -60,6 +60,7 @@ META = RuleMeta(
 )
 
 _FIELD: FieldPath = ROOT
+_OWNER_FIRST = "delete its owner instead, it goes with it"
 
 
 def check(facts: Facts) -> Iterator[Finding | Unresolved]:
@@ -72,7 +73,7 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
     if isinstance(obj, core.PodGroup):
         yield from _pods(facts, owner)
     elif isinstance(obj, core.CompositePodGroup):
-        yield from _children(facts)
+        yield from _children(facts, owner)
     elif isinstance(obj, core.Workload):
         yield from _controller(facts, owner or controller_ref(obj))
 
@@ -85,18 +86,20 @@ def _pods(facts: Facts, owner: Owner | None) -> Iterator[Finding | Unresolved]:
     names = [pod.metadata.name for pod in looked.value if _is_live_member(pod, facts.name)]
     if names:
         yield _finding(
-            f"{plural(len(names), 'Pod')} of it not finished ({quoted(names)}): the group stays until they are gone, and Pods that "
-            "are created after that run without it or wait for it for ever",
+            f"{plural(len(names), 'Pod')} of this group {'has' if len(names) == 1 else 'have'} not ended ({quoted(names)}): it stays until they are gone, and "
+            "Pods that are created later run without it or wait for it for ever",
+            fix=_OWNER_FIRST if owner is not None else "let its Pods end first, or delete them",
             seen=len(names),
         )
     elif owner is not None and _works(facts, owner):
         yield _finding(
             f"its controller {owner} lives and does not make it again: the next Pods run without a group",
+            fix=_OWNER_FIRST,
             seen=str(owner),
         )
 
 
-def _children(facts: Facts) -> Iterator[Finding | Unresolved]:
+def _children(facts: Facts, owner: Owner | None) -> Iterator[Finding | Unresolved]:
     groups = facts.surroundings.pod_groups(facts.namespace)
     composites = facts.surroundings.composite_pod_groups(facts.namespace)
     if groups.value is None or composites.value is None:
@@ -111,8 +114,9 @@ def _children(facts: Facts) -> Iterator[Finding | Unresolved]:
     ]
     if names:
         yield _finding(
-            f"{plural(len(names), 'group')} below it ({quoted(names)}): 1.37 deletes a composite at once, and new Pods of these "
-            "groups wait for ever, without a condition or an event",
+            f"{plural(len(names), 'group')} below this one ({quoted(names)}): 1.37 deletes a composite at once, and new Pods of "
+            "these groups wait for ever, without a condition or an event",
+            fix=_OWNER_FIRST if owner is not None else "delete these groups first",
             seen=len(names),
         )
 
@@ -120,8 +124,9 @@ def _children(facts: Facts) -> Iterator[Finding | Unresolved]:
 def _controller(facts: Facts, owner: Owner | None) -> Iterator[Finding]:
     if owner is not None and _works(facts, owner):
         yield _finding(
-            f"its controller {owner} lives and does not make it again: groups that it makes later do not come to be, and their Pods run "
-            "one by one",
+            f"its controller {owner} lives and does not make it again: groups that are still to be made of it will not be, and "
+            "their Pods run one by one",
+            fix=_OWNER_FIRST,
             seen=str(owner),
         )
 
@@ -141,5 +146,5 @@ def _is_live_member(pod: core.Pod, group: str) -> bool:
     return member and pod.metadata.deletion_timestamp is None and pod.status.phase not in ("Succeeded", "Failed")
 
 
-def _finding(message: str, *, seen: object) -> Finding:
-    return Finding(field=_FIELD, message=message, fix="delete its owner instead, it goes with it", seen=seen, limit=0)
+def _finding(message: str, *, fix: str, seen: object) -> Finding:
+    return Finding(field=_FIELD, message=message, fix=fix, seen=seen, limit=0)

@@ -53,8 +53,8 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 field=group.disruption_mode_path,
                 message=(
-                    "all takes every Pod of the group in one preemption, while the basic policy starts them one by one; "
-                    "a Job with this pair is refused by 1.37"
+                    '"all" lets one preemption take every Pod, while the basic policy starts them one by one: 1.37 refuses '
+                    "a Job with this pair, and takes a group"
                 ),
                 fix="set schedulingPolicy to a gang, or leave disruptionMode out",
                 seen="all",

@@ -37,7 +37,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts, Phase
-from webhook.plan.model import GroupOrigin
+from webhook.plan.model import GroupOrigin, LeafGroup
+from webhook.rules._groups import view_of
+from webhook.rules._traps import job_gate_cap
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -61,12 +63,20 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 field=pod_set.spec_path / "evictionResponders",
                 message=(
-                    f"{len(responders)} written, and the Job controller of 1.37 puts the Pods into a PodGroup: the API "
-                    "server refuses a Pod that has both, so the Job never starts and shows it only in events"
+                    "the Job controller of 1.37 puts the Pods into a PodGroup, and the API server refuses a Pod that has both "
+                    "this and a group: the Job gets no Pod, and only events say why"
                 ),
                 fix="leave evictionResponders out of the Pod template",
                 seen=len(responders),
                 limit=0,
-                # In a file the field may be one that the cluster drops; what came through the API server is there.
-                at_most=Action.WARN if facts.phase is Phase.REVIEW else Action.DENY,
+                at_most=_cap(facts, group),
             )
+
+
+def _cap(facts: Facts, group: LeafGroup) -> Action:
+    """In a file, and in the CRD of a JobSet, the field may be one that the cluster drops; what came through the API
+    server in a Job is there. Without its parent's Workload a child Job gets no group, and runs."""
+    if facts.phase is Phase.REVIEW or facts.kind != "Job":
+        return Action.WARN
+    is_made = group.workload_template_name is None or view_of(facts, group).value is not None
+    return job_gate_cap(facts) or Action.WARN if is_made else Action.WARN

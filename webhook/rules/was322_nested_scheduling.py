@@ -68,8 +68,8 @@ def check(facts: Facts) -> Iterator[Finding]:
             field=part.scheduling_path,
             message=f'1.37 does not act on spec.scheduling of a child Job (role "{part.role}"): {instead}',
             fix=(
-                "declare scheduling once: in a Workload whose controllerRef is the JobSet, and delegate to it with "
-                '"scheduling.k8s.io/group-template-name" on the child template'
+                "declare it once, in a Workload whose controllerRef is this JobSet, and name its template in annotation "
+                '"scheduling.k8s.io/group-template-name" of this Job template'
             ),
             seen="gang" if part.is_gang else "basic",
             at_most=Action.DENY if part.is_gang else Action.WARN,

@@ -42,8 +42,10 @@ from webhook.objects import core
 from webhook.objects.quantity import Quantity, QuantityError, text_of
 from webhook.plan.model import GroupOrigin, LeafGroup, PodSet, PolicyKind
 from webhook.plan.requests import effective_request
+from webhook.rules._jobs import may_adopt
 from webhook.rules._pod_quotas import Match, counts, depends_on_class, usage
 from webhook.rules._priorities import class_of, pod_cap
+from webhook.rules._schedulers import scheduler_cap
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
 
@@ -101,8 +103,10 @@ def _class_name(facts: Facts, spec: core.PodSpec) -> str | None:
 
 def _cap(facts: Facts, pod_set: PodSet, match: Match) -> Action:
     """Proven only where the quota surely counts the Pods and nothing makes their requests smaller on the way."""
-    if match is not Match.YES or pod_set.suspended:
+    if match is not Match.YES or pod_set.suspended or may_adopt(facts):
         return Action.WARN  # a suspended Job's requests may be rewritten before it is resumed
+    if scheduler_cap(facts, [pod_set]) is Action.WARN:
+        return Action.WARN  # who knows no gangs starts those Pods that the quota lets in
     return pod_cap(facts, "containers", written=True)
 
 
@@ -133,17 +137,18 @@ def _finding(
     excess = need - limit
     has = "has left" if now else "allows"
     effect = (
-        "until that much is free, the API server creates only some of the Pods, and they wait for the rest"
+        "until that is free, only some of the Pods are made, and they wait for the rest"
         if now
-        else "the API server creates only some of the Pods, and kube-scheduler waits for the gang for ever"
+        else "only some of the Pods are made, and they wait for the rest for ever"
     )
+    of_each = "" if name in ("pods", "count/pods") else f" ({text_of(resource, per_pod)} each)"
     return Finding(
         field=group.min_count_path,
         message=(
-            f"minCount {group.min_count} Pods x {text_of(resource, per_pod)} need {text_of(resource, need)} "
-            f'"{name}" at the same time, and ResourceQuota "{quota.metadata.name}" {has} {text_of(resource, limit)}: {effect}'
+            f'{group.min_count} Pods at the same time need {text_of(resource, need)} "{name}"{of_each}, and ResourceQuota '
+            f'"{quota.metadata.name}" {has} {text_of(resource, limit)}: {effect}'
         ),
-        fix=f'lower minCount or the request, or have ResourceQuota "{quota.metadata.name}" raised',
+        fix="lower minCount or the request, or have the quota raised",
         seen=text_of(resource, need),
         limit=text_of(resource, limit),
         at_most=at_most,
