@@ -9,8 +9,8 @@ from webhook.feasibility.demand import demands
 from webhook.feasibility.engine import evaluate
 from webhook.feasibility.model import DEFAULT_PROFILE, Profile
 from webhook.feasibility.result import Feasible, Infeasible, Result
-from webhook.inventory.snapshot import LIFECYCLE_TAINTS, REPELLING_EFFECTS, Node, Snapshot, Taint
-from webhook.objects.quantity import Quantity
+from webhook.inventory.build import Settings, build
+from webhook.inventory.snapshot import Snapshot
 
 NEVER, FEASIBLE, UNKNOWN = "never", "feasible", "unknown"
 
@@ -41,22 +41,4 @@ def word(found: Result) -> str:
 
 def snapshot(nodes: tuple[Raw, ...]) -> Snapshot:
     """The inventory of a pair: its Nodes, and the one RuntimeClass there is."""
-    overhead = {name: Quantity.parse(text) for name, text in pairs.RUNTIME_CLASS["overhead"]["podFixed"].items()}
-    return Snapshot(
-        version="judge",
-        nodes=tuple(_node(raw) for raw in nodes),
-        runtime_overheads={pairs.RUNTIME_CLASS["metadata"]["name"]: overhead},
-    )
-
-
-def _node(raw: Raw) -> Node:
-    amounts = {}
-    for name, text in raw["status"]["allocatable"].items():
-        quantity = Quantity.parse(text)
-        amounts[name] = quantity.milli_value() if name == "cpu" else quantity.value()
-    taints = tuple(
-        Taint(taint["key"], taint.get("value", ""), taint["effect"])
-        for taint in raw["spec"].get("taints") or ()
-        if taint["effect"] in REPELLING_EFFECTS and taint["key"] not in LIFECYCLE_TAINTS
-    )
-    return Node(name=raw["metadata"]["name"], allocatable=amounts, labels=raw["metadata"]["labels"], taints=taints)
+    return build([*nodes, pairs.RUNTIME_CLASS], Settings(is_file=True))

@@ -82,23 +82,23 @@ class Judge:
         self._pool.shutdown()
 
     # ---- one pair -------------------------------------------------------------------------------------------------
-    def run(self, pair: Pair, rounds_wanted: int = 1) -> Outcome:
-        """rounds_wanted: after how many rounds without success it counts as not placed. Raises RefusedError."""
+    def run(self, pair: Pair, rounds_wanted: int = 1, after_refusal: Callable[[], None] = lambda: None) -> Outcome:
+        """after_refusal: called once, after the first round without success. rounds_wanted: after how many rounds without success it counts as not placed. Raises RefusedError."""
         while True:
             self._wait(lambda m: not m.pending, "the last pair to be forgotten")
             try:
-                return self._run(pair, rounds_wanted)
+                return self._run(pair, rounds_wanted, after_refusal)
             except _StaleNodeError:
                 continue
             finally:
                 self._clean(pair)
 
-    def _run(self, pair: Pair, rounds_wanted: int) -> Outcome:
+    def _run(self, pair: Pair, rounds_wanted: int, after_refusal: Callable[[], None]) -> Outcome:
         self._create(pair.nodes)
         refusals = self._metrics().refusals
         if pair.job:
             self._create([pairs.job(pair)])
-            return self._answer(pair, refusals, rounds_wanted)
+            return self._answer(pair, refusals, rounds_wanted, after_refusal)
         everyone = [pod for leaf in pairs.leaves(pair.root) for pod in pairs.pods(leaf)]
         first = pair.root.first if isinstance(pair.root, LeafSpec) else 0
         if first:
@@ -116,7 +116,7 @@ class Judge:
             self._wait(lambda m: m.pending == len(everyone), "the Pods in the scheduler's queue")
             for group in pairs.groups(pair.root):
                 self._create([group])
-        return self._answer(pair, refusals, rounds_wanted)
+        return self._answer(pair, refusals, rounds_wanted, after_refusal)
 
     def _create(self, objects: Any) -> None:
         answers: list[Response] = list(self._pool.map(self.cluster.api.create, objects))
@@ -131,7 +131,9 @@ class Judge:
         patch = {"spec": {"schedulingPolicy": {"gang": {"minCount": root.min_count}}}}
         self.cluster.api.patch(object_path(group), patch).expect()
 
-    def _answer(self, pair: Pair, before: float, rounds_wanted: int) -> Outcome:
+    def _answer(
+        self, pair: Pair, before: float, rounds_wanted: int, after_refusal: Callable[[], None] = lambda: None
+    ) -> Outcome:
         """Until every question is answered with yes, or the scheduler has said no often enough. One round counts up to
         once per Pod and group; the next one comes after the backoff of a second."""
         start = time.monotonic()
@@ -142,6 +144,8 @@ class Judge:
             metrics = self._metrics()
             now = time.monotonic()
             if metrics.refusals != heard:
+                if not rounds:
+                    after_refusal()
                 rounds += not rounds or now - last > _ROUND_SECONDS_MIN
                 heard, last = metrics.refusals, now
             silent = not metrics.active and now - last > _SILENT_SECONDS
