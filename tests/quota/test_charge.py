@@ -106,6 +106,25 @@ def test_growth_pays_the_difference_and_shrinking_nothing() -> None:
     assert desk.reserved() == 8
 
 
+def test_an_update_that_is_judged_twice_pays_once() -> None:
+    """The API server repeats a PATCH inside one request when somebody else wrote the status; the generation is the same."""
+    desk = Desk()
+    small, large = gold_job(pods=1).uid("u"), gold_job(pods=2).uid("u").set("metadata.generation", 2)
+
+    assert all(desk.judge(large.dict(), small.dict()).allowed for _ in range(3))
+    assert desk.reserved() == 8
+    larger = gold_job(pods=3).uid("u").set("metadata.generation", 2)
+    assert quota_denials(desk.judge(larger.uid("other").dict(), small.uid("other").dict()))
+
+
+def test_updates_of_an_object_without_generation_all_pay() -> None:
+    desk = Desk(quota(**{GPU: 100}))
+    small, large = gold_job(pods=1).uid("u"), gold_job(pods=2).uid("u").set("metadata.generation", 0)
+
+    assert all(desk.judge(large.dict(), small.dict()).allowed for _ in range(3))
+    assert desk.reserved() == 24
+
+
 def test_r49_a_quota_lowered_under_use_lets_everything_through_that_does_not_grow() -> None:
     desk = Desk()
     desk.judge(gold_job("train", pods=2).dict())

@@ -14,7 +14,7 @@ from webhook.facts.surroundings import Surroundings
 from webhook.quota.book import Order
 from webhook.quota.charging import RULE, Bill, bill_of
 from webhook.quota.ledger import Granted, Outcome, Refused, Undecided
-from webhook.quota.model import TierQuota
+from webhook.quota.model import UNKNOWN_GENERATION, TierQuota
 from webhook.quota.text import violation
 from webhook.verdict import Action, ChargeIntent, Unresolved, Verdict, Violation
 
@@ -158,7 +158,7 @@ def _order(facts: Facts, amounts: Mapping[str, int], bill: Bill) -> Order:
         namespace=facts.namespace,
         name=facts.name,
         amounts=amounts,
-        generation=metadata.generation or 0,
+        generation=metadata.generation or (UNKNOWN_GENERATION if facts.old is not None else 0),
         detached=bill.detached,
     )
 

@@ -63,11 +63,6 @@ def reserve(quota: TierQuota, order: Order) -> tuple[TierQuota, list[Shortfall]]
     total: Amounts = dict(order.amounts)
     for join in joins:
         add(total, join.pays)
-    found = shortfalls(quota, total)
-    if found:
-        return quota, found
-    if not any(total.get(name) for name in quota.hard if name != LARGEST_GANG) and not joins:
-        return quota, []
     reservation = Reservation(
         id=order.id,
         uid=order.uid,
@@ -79,16 +74,21 @@ def reserve(quota: TierQuota, order: Order) -> tuple[TierQuota, list[Shortfall]]
         joins=tuple(_relevant_join(quota, join) for join in joins),
         detached=order.detached,
     )
+    found = shortfalls(quota, total, quota.reserved_for(reservation.change))
+    if found:
+        return quota, found
+    if not any(total.get(name) for name in quota.hard if name != LARGEST_GANG) and not joins:
+        return quota, []
     return quota.with_reservations((*quota.reservations, reservation)), []
 
 
-def shortfalls(quota: TierQuota, asked: Mapping[str, int]) -> list[Shortfall]:
+def shortfalls(quota: TierQuota, asked: Mapping[str, int], held: Mapping[str, int]) -> list[Shortfall]:
     """One for each name that does not fit, in the order of names. Asking for nothing always fits, also where the limit
-    was lowered below what is in use (case R49)."""
+    was lowered below what is in use (case R49). held: of what is in use, for the same change of the same object."""
     result = []
     for name in sorted(quota.hard):
         amount = asked.get(name, 0)
-        in_use = 0 if name == LARGEST_GANG else quota.in_use(name)
+        in_use = 0 if name == LARGEST_GANG else quota.in_use(name) - held.get(name, 0)
         if amount > 0 and in_use + amount > quota.hard[name]:
             result.append(Shortfall(quota=quota, resource=name, limit=quota.hard[name], in_use=in_use, asked=amount))
     return result

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from webhook.objects.quantity import NANO, Quantity, QuantityError, text_of
 from webhook.policy.match import selector_matches
 from webhook.policy.model import LabelSelector
-from webhook.quota.usage import LARGEST_GANG, Amounts, add, whole
+from webhook.quota.usage import LARGEST_GANG, Amounts, add, largest, whole
 
 API_VERSION = "muster.dev/v1alpha1"
 KIND = "TierQuota"
@@ -32,6 +32,9 @@ HOLDER_COUNT_MAX = 100
 """Holders that are written for texts, at most `HOLDERS_PER_NAMESPACE` of each namespace, about 120 bytes each."""
 
 HOLDERS_PER_NAMESPACE = 5
+
+UNKNOWN_GENERATION = 2**31
+"""Of a change to an object that has no generation: no stored one is ever as new, so its reservation waits its whole time."""
 
 
 class QuotaError(Exception):
@@ -71,6 +74,13 @@ class Reservation(_Wire, frozen=True):
     joins: tuple[Join, ...] = ()
     detached: bool = False
     settled: bool = False
+
+    @property
+    def change(self) -> tuple[str, int | str]:
+        """Reservations with the same one exclude each other. The API server stores an update only on the very object that it
+        was judged on, so at most one of several calls that lead to the same generation comes true: a PATCH that met the
+        Job controller's status update is judged twice, and must not pay twice."""
+        return self.uid, self.id if self.generation >= UNKNOWN_GENERATION else self.generation
 
     @property
     def total(self) -> Amounts:
@@ -125,11 +135,22 @@ class TierQuota:
 
     @cached_property
     def reserved(self) -> Amounts:
-        """The sum of the reservations, for the names in `hard`."""
+        """The sum of the reservations, for the names in `hard`; of those for one change of one object, the largest."""
+        changes: dict[tuple[str, int | str], Amounts] = {}
+        for item in self.reservations:
+            changes[item.change] = largest(changes.get(item.change, {}), item.total)
         total: Amounts = {}
-        for reservation in self.reservations:
-            add(total, reservation.total)
+        for amounts in changes.values():
+            add(total, amounts)
         return {name: total[name] for name in self.hard if total.get(name)}
+
+    def reserved_for(self, change: tuple[str, int | str]) -> Amounts:
+        """What is reserved already for this change of this object, by an earlier call about it."""
+        amounts: Amounts = {}
+        for item in self.reservations:
+            if item.change == change:
+                amounts = largest(amounts, item.total)
+        return amounts
 
     @cached_property
     def scope(self) -> str:
