@@ -98,6 +98,11 @@ class Need:
         requests = [request for claim in self.own for request in claim.requests]
         return min((_shared_count(request, offers, base) for request in requests), default=ENDLESS)
 
+    def device_count_max(self, base: Base) -> int:
+        """For a need of one request: the most devices that one node has for it."""
+        offers = [Offer(self.own, self.shared, stock, base.question) for stock in self.key.shelf(base).stocks]
+        return max((offer.room(one.mask) for offer in offers for one in offer.asked.values()), default=0)
+
     def is_exact(self, base: Base) -> bool:
         """Are the limits reached on every node, each taken alone and all together?"""
         return kept(base, ("exact", self), lambda: self._is_exact(base))  # type: ignore[no-any-return]
@@ -119,9 +124,8 @@ class Need:
                 return False
         return True
 
-    def words(self, base: Base) -> str:
+    def words(self) -> str:
         """`gpu.example.com: 2, nic.example.com: 1 (one resource.kubernetes.io/pcieRoot)`."""
-        del base
         return ", ".join(claim_words(claim) for claim in (*self.own, *self.shared))
 
 
@@ -155,6 +159,24 @@ def _shared_count(request: Request, offers: list[Offer], base: Base) -> int:
         kind = Kind(device.shape, 1, {}, (), (), True, device.is_former)
         found += any(truth(one, kind, Question.NEVER) for one in request.alternatives)
     return found // count
+
+
+def opened(claim: Wanted, on_demand_drivers: frozenset[str]) -> Wanted:
+    """The claim, with requests that a driver may satisfy which publishes on demand without limit."""
+    if not on_demand_drivers:
+        return claim
+
+    def way(one: Alternative) -> Alternative:
+        may = any(may_match_driver(one, driver) for driver in on_demand_drivers)
+        return replace(one, is_open=True) if may else one
+
+    requests = tuple(
+        replace(request, alternatives=tuple(way(one) for one in request.alternatives)) for request in claim.requests
+    )
+    if requests == claim.requests:
+        return claim
+    why = "its driver publishes devices only when they are asked for"
+    return replace(claim, requests=requests, doubts=(*claim.doubts, why))
 
 
 # ---- demands ------------------------------------------------------------------------------------------------------
@@ -196,7 +218,7 @@ class _Maker:
 
     def pod(self, pod: PodDemand, leaf: LeafDemand) -> PodDemand:
         served = tuple(
-            (name, self._opened(Need((class_claim(one, amount),))))
+            (name, Need((opened(class_claim(one, amount), self.on_demand),)))
             for name, amount in pod.request
             if is_mapped(self.snapshot, name)
             for one in self.inventory.classes_of(name)
@@ -237,31 +259,8 @@ class _Maker:
         if key not in self.read:
             spec = self.specs(key)
             found = None if spec is None else read_claim(spec, self.inventory.classes)
-            self.read[key] = None if found is None else self._open_claim(found)
+            self.read[key] = None if found is None else opened(found, self.on_demand)
         return self.read[key]
-
-    def _opened(self, need: Need) -> Need:
-        return Need(tuple(self._open_claim(claim) for claim in need.own)) if self.on_demand else need
-
-    def _open_claim(self, claim: Wanted) -> Wanted:
-        """Requests that a driver may satisfy which publishes on demand are without limit."""
-        if not self.on_demand:
-            return claim
-        requests = tuple(
-            replace(request, alternatives=tuple(self._open_way(one) for one in request.alternatives))
-            for request in claim.requests
-        )
-        if requests == claim.requests:
-            return claim
-        return replace(
-            claim,
-            requests=requests,
-            doubts=(*claim.doubts, "its driver publishes devices only when they are asked for"),
-        )
-
-    def _open_way(self, one: Alternative) -> Alternative:
-        may = any(may_match_driver(one, driver) for driver in self.on_demand)
-        return replace(one, is_open=True) if may else one
 
     # -- shared claims ----------------------------------------------------------------------------------------------
     def pins(self, wanted: Wanted) -> bool:

@@ -23,7 +23,8 @@ ALL = -1
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One way to satisfy a request. count: ALL for allocationMode All. selectors: of the class and of the request.
+    """One way to satisfy a request. count: ALL for allocationMode All. selectors: of the class, then of the request
+    itself, whose texts are `own`.
     is_open: nothing is known that a device must be (its class does not exist yet). capacities: what one device must
     have, at least."""
 
@@ -35,6 +36,7 @@ class Alternative:
     is_open: bool = False
     tolerations: tuple[Toleration, ...] = ()
     capacities: tuple[tuple[Key, Quantity], ...] = ()
+    own: frozenset[str] = frozenset()
 
     @property
     def count_min(self) -> int:
@@ -147,6 +149,7 @@ def _alternative(raw: Mapping[str, Any], classes: Mapping[str, DeviceClass], dou
         is_open=device_class is None,
         tolerations=tuple(_toleration(_map(item)) for item in _list(raw.get("tolerations"))),
         capacities=_capacities(_map(_map(raw.get("capacity")).get("requests")), doubts),
+        own=frozenset(one.text for one in own),
     )
 
 

@@ -175,10 +175,6 @@ class Cluster(Strict):
         description="may a capacity rule deny, because no node can be added or changed? auto: yes, as long as there is "
         "no sign of an autoscaler and labels, taints and devices of nodes have not changed for ten minutes",
     )
-    on_demand_drivers: tuple[str, ...] = Field(
-        default=("compute-domain.nvidia.com",),
-        description="DRA drivers that publish devices only when somebody asks for them: no capacity rule counts theirs",
-    )
     node_pools: tuple[NodePool, ...] = Field(
         default=(), description="autoscaled pools; with any, capacity rules warn and never deny"
     )

@@ -21,6 +21,7 @@ from webhook.feasibility.model import Demand, LeafDemand, Part, PodDemand, Profi
 from webhook.feasibility.result import Infeasible, Unknown
 from webhook.inventory.snapshot import Question, Snapshot
 from webhook.objects.fieldpath import FieldPath
+from webhook.rules._device_claims import unpinned, with_claims
 from webhook.rules._groups import POD_KINDS
 from webhook.rules._pod_causes import Cause, contradiction, diagnose
 from webhook.verdict import Action, Unresolved
@@ -90,7 +91,11 @@ def capacity(facts: Facts) -> Capacity:
     key = id(facts.plan)
     known = facts.memo.get(key)
     if known is None:
-        known = facts.memo[key] = _work_out(facts)
+        open_count = facts.surroundings.open_count
+        known = _work_out(facts)
+        if facts.surroundings.open_count != open_count:
+            return Capacity()  # a claim is being looked up: every rule asks again, and nothing may be kept until then
+        facts.memo[key] = known
     found: Capacity = known
     return found
 
@@ -108,6 +113,11 @@ def _work_out(facts: Facts) -> Capacity:
     found: list[Fault] = []
     unresolved: list[Unresolved] = []
     asked = demands(facts.plan, profile=profile, runtime_overheads=overheads)
+    if snapshot is not None:
+        open_count = facts.surroundings.open_count
+        asked = tuple(with_claims(demand, facts, snapshot) for demand in asked)
+        if facts.surroundings.open_count != open_count:
+            return Capacity()
     for demand in asked:
         found += _contradictions(demand, facts)
         if snapshot is not None:
@@ -229,6 +239,8 @@ class _Judge:
         hindrance = self._hindrance()
         if not self._stays_without(Part.TAINTS):
             rule, hindrance = "WAS508", self._of_taints(hindrance)
+        elif (loose := unpinned(self.demand)) is not None and not self._is_infeasible(loose):
+            rule = "WAS507"
         else:
             rule = "WAS502" if self._is_for_want_of_labels() else "WAS501"
         return Fault(rule=rule, demand=self.demand, found=found, hindrance=hindrance)

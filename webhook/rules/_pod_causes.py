@@ -40,12 +40,14 @@ def diagnose(pod: PodDemand, snapshot: Snapshot) -> Cause:
         if not _largest(classes, name) and not is_mapped(snapshot, name) and name not in ("cpu", "memory"):
             return Cause(rule="WAS503", subject=name, values=tuple(sorted(n for n in names if _largest(classes, n))))
     everywhere = np.ones(len(classes), dtype=np.bool_)
+    if pod.devices is not None and not pod.devices.limits(classes.base).any():
+        return Cause(rule="WAS506")
     return (
         _too_large(pod, classes, snapshot, everywhere, is_restricted=False)
         or _no_such_label(pod, classes)
         or _tainted(pod, classes, snapshot)
         or _too_large(pod, classes, snapshot, _labels(pod, classes), is_restricted=True)
-        or Cause(rule="WAS504")
+        or (Cause(rule="WAS506", is_restricted=True) if pod.devices is not None else Cause(rule="WAS504"))
     )
 
 
@@ -59,7 +61,9 @@ def _too_large(
 ) -> Cause | None:
     for name, amount in (*pod.request, ("pods", 1)):
         largest = _largest(classes, name, where)
-        if largest < amount and not is_mapped(snapshot, name):
+        served = [need.device_count_max(classes.base) for resource, need in pod.served if resource == name]
+        largest = max(largest, *served) if served else largest
+        if largest < amount and (served or not is_mapped(snapshot, name)):
             return Cause(rule="WAS504", subject=name, asked=amount, largest=largest, is_restricted=is_restricted)
     return None
 

@@ -1,0 +1,87 @@
+"""A shared claim that ties more Pods to one node than it holds.
+
+## What it checks
+Pods that must run at the same time and reference one claim: the group's (equal name, resourceClaimName and
+resourceClaimTemplateName), or a ResourceClaim by name. Where the claim can only be allocated devices of one node, all
+Pods that reference it have to run on that node. Devices that several nodes reach, empty claims and Pods that do not
+reference the claim are not bound.
+
+## Why
+A group's claim is one claim for all Pods, not one for each: 8 Pods share the one GPU. kube-scheduler 1.37 places the
+first Pod, finds the next ones tied to its node, and tries the whole group again, for ever.
+
+## Fields read
+resourceClaims of group and Pods, the templates behind them, minCount, requests, anti-affinity; ResourceSlices, nodes
+
+## Allowed
+```yaml
+# 8 Pods with 2 cpu each share one GPU: they fit a node with 96 cpu
+```
+
+## Denied
+```yaml
+# 8 Pods with 20 cpu each share one GPU of a node with 96 cpu
+```
+
+## Fix
+Give each Pod a claim of its own: name the template in the Pods' resourceClaims only. Or ask for less in each Pod.
+
+## References
+pkg/scheduler/framework/plugins/dynamicresources (1.37.2), BindTo; cases R75, R87
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from webhook.facts.model import Facts
+from webhook.objects.fieldpath import FieldPath
+from webhook.rules._capacity import KINDS, Fault, faults
+from webhook.rules._capacity_words import asks, end
+from webhook.rules._names import quoted
+from webhook.rules.meta import RuleMeta
+from webhook.verdict import Finding
+
+META = RuleMeta(
+    id="WAS507",
+    name="shared-claim-pins-pods",
+    summary="Pods that share a claim on one node's devices do not fit that node together",
+    kinds=KINDS,
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for fault in faults(facts, META.id):
+        assert fault.found is not None  # noqa: S101  made from a proof
+        why = fault.found.explanation
+        names = _claim_names(fault)
+        yield Finding(
+            field=_field(facts, fault),
+            seen=str(why.needed),
+            limit=str(why.holds),
+            message=f"{asks(fault)}, and they share claim {quoted(names)} on devices of one node: all of them must run on "
+            f"that node, and no node holds more than {why.any_node}; {end(fault)}",
+            fix="give each Pod a claim of its own (name the template in the Pods only), or ask for less in each Pod",
+            at_most=fault.at_most,
+            excess=fault.excess,
+        )
+
+
+def _claim_names(fault: Fault) -> list[str]:
+    """The claims that tie the Pods, by the name of their entry or of the ResourceClaim."""
+    pins = {pin for pod in fault.demand.pods() for pin in pod.pins}
+    return sorted({name or claim or "" for name, claim, _ in pins})
+
+
+def _field(facts: Facts, fault: Fault) -> FieldPath:
+    """The entry that makes the claim a shared one."""
+    keys = {pin for pod in fault.demand.pods() for pin in pod.pins}
+    for group in facts.plan.leaf_groups():
+        for claim in group.claims:
+            if claim.key in keys:
+                return claim.path
+    for pod_set in facts.plan.all_pod_sets():
+        for claim in pod_set.claims:
+            if claim.key in keys or ("", claim.resource_claim_name, None) in keys:
+                return claim.path
+    return fault.demand.root.path
