@@ -2,7 +2,8 @@
 
 ## What it checks
 Whether all Pods of a gang fit where minCount of them do, and whether all groups that the object makes (the replicas of
-a LeaderWorkerSet) fit at the same time.
+a LeaderWorkerSet) fit at the same time. With LeaderWorkerSet's exclusive topology, whether there are as many domains as
+groups.
 
 ## Why
 kube-scheduler 1.37 keeps all Pods of a group in one domain of its topology key, also those beyond minCount: what does
@@ -36,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
+from webhook.objects.fieldpath import METADATA
 from webhook.rules._capacity import KINDS, faults
 from webhook.rules._capacity_words import story
 from webhook.rules._names import plural
@@ -51,7 +53,12 @@ META = RuleMeta(
 )
 
 
+# LeaderWorkerSet v0.8.0, api/leaderworkerset/v1: its controller adds Pod affinity and anti-affinity over this key.
+_EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+
+
 def check(facts: Facts) -> Iterator[Finding]:
+    yield from _exclusive(facts)
     for fault in faults(facts, META.id):
         root = fault.demand.root
         if fault.found is None:
@@ -74,4 +81,26 @@ def check(facts: Facts) -> Iterator[Finding]:
             fix="run as many Pods as fit, or allow a larger domain",
             at_most=Action.WARN,
             excess=fault.excess,
+        )
+
+
+def _exclusive(facts: Facts) -> Iterator[Finding]:
+    """Groups that each want a domain of their own, and fewer domains than groups."""
+    key = facts.metadata.annotation(_EXCLUSIVE)
+    replicas = max((pod_set.replicas or 0 for pod_set in facts.plan.all_pod_sets()), default=0)
+    if not key or facts.inventory is None or facts.requester.trusted:
+        return
+    domains = {node.labels[key] for node in facts.inventory.nodes if key in node.labels}
+    if len(domains) < replicas and not facts.inventory.pools:
+        yield Finding(
+            field=METADATA / "annotations" / _EXCLUSIVE,
+            seen=replicas,
+            limit=len(domains),
+            message=f'each of the {replicas} groups of "{facts.name}" takes a "{key}" of its own, and nodes have '
+            f"{len(domains)}; the other groups wait until one ends",
+            fix=f"run at most {plural(len(domains), 'group')}, or use a smaller domain"
+            if domains
+            else "use a label that nodes have",
+            at_most=Action.WARN,
+            excess=replicas - len(domains),
         )
