@@ -172,6 +172,28 @@ def always() -> Iterator[Shape]:
     yield Shape("CompositePodGroup", _object("scheduling.k8s.io/v1alpha3", "CompositePodGroup", composite), True)
 
 
+def priority_classes() -> Iterator[Shape]:
+    """Cluster-scoped, with their fields beside `metadata`. None is ever stored: one of them would stop every Job."""
+
+    def made(**fields: Any) -> JsonObject:
+        metadata = {"name": "some-class"}
+        return {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": metadata,
+            "value": 5,
+            **fields,
+        }
+
+    yield Shape("a class", made(), False)
+    yield Shape("a class that never preempts", made(preemptionPolicy="Never"), False)
+    yield Shape("no default, said in words", made(globalDefault=False, preemptionPolicy="Never"), False)
+    yield Shape("a default", made(globalDefault=True), False)
+    yield Shape("a default that preempts", made(globalDefault=True, preemptionPolicy="PreemptLowerPriority"), False)
+    never = made(globalDefault=True, preemptionPolicy="Never")
+    yield Shape("a default that never preempts", never, reaches=False, trap=True)
+
+
 def others() -> Iterator[Shape]:
     """Kinds that are not registered at all."""
     yield Shape("ConfigMap", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {}}, False)

@@ -12,6 +12,8 @@ from webhook.policy.model import Policy
 from webhook.registration.conditions import KIND_CONDITIONS, NEVER_ORDINARY
 from webhook.registration.expressions import all_of, among, any_of, literal, matches_any, some
 from webhook.registration.render import (
+    PLANNED,
+    TRAP_OPERATIONS,
     ServiceRef,
     Target,
     excluded_namespaces,
@@ -91,6 +93,10 @@ def test_every_planned_kind_is_registered_and_has_a_condition_or_is_never_ordina
     assert registered == {(kind.group, kind.plural) for kind in planned.values()}
 
 
+def test_a_kind_without_a_plan_that_rules_are_about_is_registered_as_a_trap() -> None:
+    assert {kind.kind for kind in KINDS if kind.ruled} == set(TRAP_OPERATIONS) - PLANNED
+
+
 def test_no_subresource_and_no_wildcard_is_registered() -> None:
     for rule in resource_rules():
         assert not any("/" in resource or "*" in resource for resource in rule["resources"])
@@ -121,28 +127,33 @@ def test_a_muster_outside_the_cluster_is_called_by_url() -> None:
 @pytest.mark.parametrize(
     ("gates", "trapped"),
     [
-        ({}, True),
-        ({"WorkloadWithJob": True}, True),
-        ({"WorkloadWithJob": False}, False),
-        ({"GenericWorkload": False}, False),
+        ({}, ["job-trapped", "priorityclass-trapped"]),
+        ({"WorkloadWithJob": True}, ["job-trapped", "priorityclass-trapped"]),
+        ({"WorkloadWithJob": False}, ["priorityclass-trapped"]),
+        ({"PodGroupPreemptionPolicy": False}, ["job-trapped"]),
+        ({"WorkloadWithJob": False, "PodGroupPreemptionPolicy": False}, []),
+        ({"GenericWorkload": False}, []),
     ],
 )
-def test_the_traps_of_jobs_are_let_in_unless_the_policy_says_that_jobs_get_no_groups(
-    gates: dict, trapped: bool
-) -> None:
+def test_traps_are_let_in_unless_the_policy_says_that_their_gates_are_off(gates: dict, trapped: list[str]) -> None:
     (configuration,) = render_webhook_configurations(policy(cluster={"featureGates": gates}), TARGET)
     entries = {entry["name"]: entry for entry in configuration["webhooks"]}
+    traps = entries.get("traps.muster.dev")
 
-    assert ("traps.muster.dev" in entries) is trapped
+    assert (list(conditions(traps)) if traps else []) == trapped
+    assert (len(traps["rules"]) if traps else 0) == len(trapped), "no rule without its condition"
     assert all("> 57" not in json.dumps(entries[name]) for name in ("submit.muster.dev", "controllers.muster.dev"))
 
 
-def test_the_entry_for_traps_may_fail_and_sees_new_jobs_only() -> None:
+def test_the_entry_for_traps_may_fail_and_sees_new_jobs_and_priority_classes_only() -> None:
     (configuration,) = render_webhook_configurations(policy(), TARGET)
     traps = configuration["webhooks"][2]
 
     assert traps["failurePolicy"] == "Ignore"
-    assert [(rule["resources"], rule["operations"]) for rule in traps["rules"]] == [(["jobs"], ["CREATE"])]
+    assert [(rule["resources"], rule["operations"], rule["scope"]) for rule in traps["rules"]] == [
+        (["jobs"], ["CREATE"], "Namespaced"),
+        (["priorityclasses"], ["CREATE", "UPDATE"], "Cluster"),
+    ]
 
 
 def test_without_tiers_and_guarded_resources_no_class_and_no_resource_matters() -> None:

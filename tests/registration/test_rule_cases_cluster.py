@@ -65,7 +65,9 @@ def test_what_a_rule_finds_reaches_muster(
             wait_until_called(control_plane, webhook, generation, namespace)
         for case in cases():
             generation = generation_by_policy[json.dumps(case.policy, sort_keys=True)]
-            obj = {**case.new, "metadata": {**case.new["metadata"], "namespace": namespace}}
+            obj = case.new
+            if obj["metadata"].get("namespace"):  # not cluster-scoped
+                obj["metadata"]["namespace"] = namespace
             groups = (*(case.user.groups or ()), "system:masters")
             webhook.forget()
             with priority_classes(control_plane, case):

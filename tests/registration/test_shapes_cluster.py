@@ -47,10 +47,11 @@ class Registration:
         self._api(user).create(shape, namespace, dryRun="All").expect()
         return self._called(user)
 
-    def patches(self, path: str, patch: JsonObject) -> list[str]:
+    def patches(self, path: str, patch: JsonObject, **options: str) -> list[str]:
         """The same for a patch by the admin. The API server may call more than once: it retries after a conflict."""
         self._webhook.forget()
-        self.cluster.api.patch(path, patch, STRATEGIC_PATCH if path.startswith("/api/v1/") else MERGE_PATCH).expect()
+        content_type = STRATEGIC_PATCH if path.startswith("/api/v1/") else MERGE_PATCH
+        self.cluster.api.patch(path, patch, content_type, **options).expect()
         return sorted(set(self._called("admin")))
 
     def deletes(self, path: str, user: str, **options: str | int) -> list[str]:
@@ -129,6 +130,7 @@ def test_only_what_is_worth_a_look_reaches_exactly_one_entry(register) -> None:
         *shapes.cron_jobs(),
         *shapes.replicated(),
         *shapes.always(),
+        *shapes.priority_classes(),
         *shapes.others(),
     ]
 
@@ -150,6 +152,30 @@ def test_a_policy_that_says_that_jobs_get_no_groups_lets_the_traps_of_jobs_pass_
     registration = register(policy(cluster={"featureGates": {"GenericWorkload": False}}))
 
     assert registration.wrong(shapes.jobs(traps=False), *PEOPLE) == []
+
+
+def test_a_policy_that_says_that_groups_have_no_preemption_policy_lets_every_class_pass_by(register) -> None:
+    registration = register(policy(cluster={"featureGates": {"PodGroupPreemptionPolicy": False}}))
+
+    for shape in shapes.priority_classes():
+        assert registration.entries_called(shape.obj) == [], shape.title
+
+
+def test_a_class_reaches_muster_when_an_update_makes_it_the_default_that_never_preempts(
+    register, cluster: Cluster
+) -> None:
+    """By dry runs: stored for a moment, such a class would stop every Job of the tests beside this one."""
+    registration = register(policy())
+    name = f"polite-{secrets.token_hex(4)}"
+    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+    cluster.api.create({**body, "value": 5, "preemptionPolicy": "Never"}).expect()
+    path = object_path(body)
+    try:
+        assert registration.patches(path, {"globalDefault": True}, dryRun="All") == ["/validate/traps"]
+        assert registration.patches(path, {"description": "waits for its turn"}) == []
+        assert registration.deletes(path, "admin", dryRun="All") == []
+    finally:
+        cluster.api.delete(path).expect()
 
 
 def test_a_mutating_entry_sees_creations_before_names_are_made_and_only_where_a_mutation_is_on(register) -> None:

@@ -16,6 +16,8 @@ SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 JUDGED_SUBRESOURCES = frozenset({"", "resize"})
 
 _METADATA_THAT_MATTERS = ("labels", "annotations", "ownerReferences")
+# Of an object's own fields `spec` is the only one for most kinds; a PriorityClass has none and says all beside it.
+_NOT_JUDGED = frozenset({"metadata", "status"})
 
 
 def short_circuit(request: AdmissionRequest, own_namespace: str) -> str:
@@ -29,7 +31,7 @@ def short_circuit(request: AdmissionRequest, own_namespace: str) -> str:
     if request.sub_resource not in JUDGED_SUBRESOURCES:
         return "subresource"
     kind = find(request.kind.group, request.kind.kind)
-    if kind is None or not kind.planned:
+    if kind is None or not kind.judged:
         return "kind"
     if request.operation == "UPDATE":
         return _unchanged(request.object or {}, request.old_object or {})
@@ -49,7 +51,7 @@ def _unchanged(new: Mapping[str, Any], old: Mapping[str, Any]) -> str:
     if metadata.get("deletionTimestamp"):
         # Dropping the finalizer of a PodGroup is such an UPDATE; holding it up leaves the object terminating for ever.
         return "being-deleted"
-    if new.get("spec") != old.get("spec"):
+    if any(new.get(key) != old.get(key) for key in (new.keys() | old.keys()) - _NOT_JUDGED):
         return ""
     if any(metadata.get(key) != old_metadata.get(key) for key in _METADATA_THAT_MATTERS):
         return ""

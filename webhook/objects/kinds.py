@@ -14,7 +14,8 @@ from webhook.objects import core
 @dataclass(frozen=True, slots=True)
 class Kind:
     """`versions`: served by 1.37. `retired`: once served, now refused by the API server (judged in `review`).
-    `plural` and `namespaced` are what a REST path needs. `planned`: an adapter turns it into a GangPlan."""
+    `plural` and `namespaced` are what a REST path needs. `planned`: an adapter turns it into a GangPlan. `ruled`: it has
+    no plan, and there are rules on the object itself."""
 
     group: str
     kind: str
@@ -24,6 +25,12 @@ class Kind:
     retired: tuple[str, ...] = ()
     namespaced: bool = True
     planned: bool = False
+    ruled: bool = False
+
+    @property
+    def judged(self) -> bool:
+        """Are there rules on objects of this kind? All others are surroundings only."""
+        return self.planned or self.ruled
 
     @property
     def api_version(self) -> str:
@@ -46,7 +53,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(_SCHEDULING, "Workload", "workloads", ("v1beta1", "v1alpha3"), core.Workload, ("v1alpha1", "v1alpha2"), planned=True),
     Kind(_SCHEDULING, "PodGroup", "podgroups", ("v1beta1", "v1alpha3"), core.PodGroup, ("v1alpha2",), planned=True),
     Kind(_SCHEDULING, "CompositePodGroup", "compositepodgroups", ("v1alpha3",), core.CompositePodGroup, planned=True),
-    Kind(_SCHEDULING, "PriorityClass", "priorityclasses", ("v1",), core.PriorityClass, namespaced=False),
+    Kind(_SCHEDULING, "PriorityClass", "priorityclasses", ("v1",), core.PriorityClass, namespaced=False, ruled=True),
     Kind(_RESOURCE, "ResourceClaim", "resourceclaims", ("v1", "v1beta2", "v1beta1"), core.ResourceClaim),
     Kind(_RESOURCE, "ResourceClaimTemplate", "resourceclaimtemplates", ("v1", "v1beta2", "v1beta1"), core.ResourceClaimTemplate),
     Kind(_RESOURCE, "DeviceClass", "deviceclasses", ("v1", "v1beta2", "v1beta1"), core.DeviceClass, namespaced=False),

@@ -32,7 +32,7 @@ from webhook.observe.multiprocess import VARIABLE
 SECONDS_BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 OTHER: Final = "other"
-_KINDS: Final = frozenset(kind.kind for kind in KINDS if kind.planned)
+_KINDS: Final = frozenset(kind.kind for kind in KINDS if kind.judged)
 _OPERATIONS: Final = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 SHAPE_RULE: Final = "WAS100"
 """The ID of "unreadable shape", which is no rule of the catalogue."""

@@ -1,7 +1,8 @@
 """matchConditions: which objects reach Muster at all, rendered from the policy.
 
 Promise 1: *ordinary* objects never do (no schedulingGroup, `spec.scheduling`, group annotation, resourceClaims, guarded
-resource or PriorityClass of a tier). Beside them only plain Jobs of a shape that 1.37 is known to trap get in.
+resource or PriorityClass of a tier). Beside them only plain Jobs of a shape that 1.37 is known to trap get in, and a
+PriorityClass that would trap all Jobs of the cluster.
 
 Each condition reads "another kind, or something to look at", so that all can hold together; an object reaches Muster
 when all of them are true. None may raise on an object that the API server accepts: with failurePolicy Fail an error
@@ -10,7 +11,7 @@ refuses it. Optional fields are therefore read by ``.?field`` inside a list, whi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from webhook.policy.effective import GARBAGE_COLLECTORS, resolved_gates
 from webhook.policy.model import Policy
@@ -61,23 +62,35 @@ def kind_conditions(policy: Policy) -> list[Condition]:
     return [
         {
             "name": f"{kinds[0].lower()}-worth-a-look",
-            "expression": f"!({among('request.kind.kind', kinds)}) || {look(shapes)}",
+            "expression": f"{_is_no(*kinds)} || {look(shapes)}",
         }
         for kinds, look in KIND_CONDITIONS
     ]
 
 
-def trap_conditions(policy: Policy) -> list[Condition]:
-    """For new Jobs that are ordinary, except that 1.37 traps them; none where the policy says that WorkloadWithJob is
-    off. Not declared means that it may be on."""
+def traps(policy: Policy) -> dict[str, str]:
+    """By kind: when is a new object of it ordinary, except that 1.37 traps it? Only kinds that the policy's gates let
+    anything be wrong with; not declared means that a gate may be on."""
     spec = policy.spec
     gates = resolved_gates({str(gate): on for gate, on in spec.cluster.feature_gates.items()})
-    if gates.get("WorkloadWithJob") is False:
-        return []
+    found = {}
+    if gates.get("WorkloadWithJob") is not False:
+        found["Job"] = all_of(_job_trap(), f"!({_job(_Shapes(policy))})")
+    if gates.get("PodGroupPreemptionPolicy") is not False:
+        found["PriorityClass"] = _priority_class_trap()
+    return found
+
+
+def trap_conditions(trapped: Mapping[str, str]) -> list[Condition]:
+    """For the kinds of `traps`."""
     return [
-        {"name": "trapped", "expression": _job_trap()},
-        {"name": "otherwise-ordinary", "expression": f"!({_job(_Shapes(policy))})"},
+        {"name": f"{kind.lower()}-trapped", "expression": f"{_is_no(kind)} || {condition}"}
+        for kind, condition in trapped.items()
     ]
+
+
+def _is_no(*kinds: str) -> str:
+    return f"!({among('request.kind.kind', kinds)})"
 
 
 class _Shapes:
@@ -143,6 +156,13 @@ def _job_trap() -> str:
         any_of("has(s.priorityClassName)", "has(s.nodeName)", "has(s.evictionResponders)"),
     )
     return all_of(root, any_of(name, template))
+
+
+def _priority_class_trap() -> str:
+    """As the global default it keeps the Job controller from making the group of any Job that names no class. Its
+    fields are its own, with no spec around them, and `false` is left out of what is sent."""
+    default = some("d", ("object.?globalDefault",), "d")
+    return all_of(default, some("p", ("object.?preemptionPolicy",), "p == 'Never'"))
 
 
 def _cron_job(shapes: _Shapes) -> str:

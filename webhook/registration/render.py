@@ -6,7 +6,7 @@ The chart and `muster registration` both use what is rendered here:
 |---|---|---|
 | `submit.muster.dev` | Fail | what people submit |
 | `controllers.muster.dev` | Ignore | what trusted controllers make of it: a dead Muster must not stop every Job |
-| `traps.muster.dev` | Ignore | new Jobs that are ordinary but for a shape that 1.37 traps, such as a long name |
+| `traps.muster.dev` | Ignore | what is ordinary but for a shape that 1.37 traps: a long Job name, a certain default class |
 | `mutate.muster.dev` | Ignore | creations, where the policy switches a mutation on |
 
 The validating entries are disjoint, so each request reaches exactly one, which runs all rules. Traps have an entry of
@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from webhook.objects.kinds import KINDS, Kind
+from webhook.objects.kinds import KINDS
 from webhook.policy.model import Policy
 from webhook.registration.conditions import (
     NEVER_ORDINARY,
@@ -29,6 +29,7 @@ from webhook.registration.conditions import (
     is_trusted,
     kind_conditions,
     trap_conditions,
+    traps,
 )
 
 JsonObject = dict[str, Any]
@@ -47,6 +48,17 @@ PATHS: Mapping[str, str] = {
 }
 
 PLANNED = frozenset(kind.kind for kind in KINDS if kind.planned)
+
+# Pods matter when they are made (their scheduling group cannot change); DELETE is judged for the objects that running
+# Pods depend on.
+OPERATIONS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(PLANNED, ("CREATE", "UPDATE")),
+    **dict.fromkeys(NEVER_ORDINARY, ("CREATE", "UPDATE", "DELETE")),
+    "Pod": ("CREATE",),
+}
+
+# A Job's traps lie in what cannot change later, a PriorityClass becomes the default by an UPDATE, too.
+TRAP_OPERATIONS: Mapping[str, tuple[str, ...]] = {"Job": ("CREATE",), "PriorityClass": ("CREATE", "UPDATE")}
 
 SYSTEM_NAMESPACES = ("kube-node-lease", "kube-public", "kube-system")
 
@@ -94,12 +106,13 @@ def render_webhook_configurations(policy: Policy, target: Target) -> list[JsonOb
         _webhook(policy, target, SUBMIT, [people, *common, *kinds], rules=rules, failure_policy=fail),
         _webhook(policy, target, CONTROLLERS, [controllers, *common, *kinds], rules=rules, failure_policy="Ignore"),
     ]
-    if traps := trap_conditions(policy):
-        jobs = resource_rules(frozenset({"Job"}), creations_only=True)
-        validating.append(_webhook(policy, target, TRAPS, traps, rules=jobs, failure_policy="Ignore"))
+    if trapped := traps(policy):
+        conditions = trap_conditions(trapped)
+        trap_rules = resource_rules(trapped, operations=TRAP_OPERATIONS)
+        validating.append(_webhook(policy, target, TRAPS, conditions, rules=trap_rules, failure_policy="Ignore"))
     configurations = [_configuration("ValidatingWebhookConfiguration", target, validating)]
     if mutates(policy):
-        creations = resource_rules(creations_only=True)
+        creations = resource_rules(operations=dict.fromkeys(PLANNED, ("CREATE",)))
         entry = _webhook(policy, target, MUTATE, kinds, rules=creations, failure_policy="Ignore")
         # What other webhooks add after us may be what a mutation looks for.
         entry["reinvocationPolicy"] = "IfNeeded"
@@ -117,34 +130,30 @@ def excluded_namespaces(policy: Policy, own_namespace: str) -> list[str]:
     return sorted({*SYSTEM_NAMESPACES, own_namespace, *policy.spec.cluster.excluded_namespaces})
 
 
-def resource_rules(only: Collection[str] = PLANNED, *, creations_only: bool = False) -> list[JsonObject]:
-    """Which requests, by kind: only kinds that become a GangPlan, and no subresources.
+def resource_rules(
+    only: Collection[str] = PLANNED, *, operations: Mapping[str, tuple[str, ...]] | None = None
+) -> list[JsonObject]:
+    """Which requests, by kind: only kinds that rules are about, and no subresources.
 
-    Pods matter when they are made (their scheduling group cannot change); DELETE is judged for the objects that
-    running Pods depend on. `podgroups/status` and `pods/status` are written all the time and say nothing new; a
-    `scale` request does not show the Pod template, so ordinary ones could not be told apart.
+    `podgroups/status` and `pods/status` are written all the time and say nothing new; a `scale` request does not show
+    the Pod template, so ordinary ones could not be told apart.
     """
-    rules: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    operations = OPERATIONS if operations is None else operations
+    rules: dict[tuple[str, tuple[str, ...], tuple[str, ...], bool], list[str]] = {}
     for kind in KINDS:
         if kind.kind in only:
-            operations = ("CREATE",) if creations_only else _operations(kind)
-            rules.setdefault((kind.group, kind.versions, operations), []).append(kind.plural)
+            key = (kind.group, kind.versions, operations[kind.kind], kind.namespaced)
+            rules.setdefault(key, []).append(kind.plural)
     return [
         {
             "apiGroups": [group],
             "apiVersions": list(versions),
-            "operations": list(operations),
+            "operations": list(words),
             "resources": sorted(plurals),
-            "scope": "Namespaced",
+            "scope": "Namespaced" if namespaced else "Cluster",
         }
-        for (group, versions, operations), plurals in rules.items()
+        for (group, versions, words, namespaced), plurals in rules.items()
     ]
-
-
-def _operations(kind: Kind) -> tuple[str, ...]:
-    if kind.kind == "Pod":
-        return ("CREATE",)
-    return ("CREATE", "UPDATE", "DELETE") if kind.kind in NEVER_ORDINARY else ("CREATE", "UPDATE")
 
 
 def _webhook(

@@ -23,7 +23,8 @@ def _entry(entry: ReviewEntry, verbose: bool) -> Iterator[str]:
     remarks = list(_remarks(entry, verbose))
     if not remarks and not verbose:
         return
-    name = f"{entry.namespace}/{entry.name or '(generated name)'}"
+    name = f"{entry.namespace}/" if entry.namespace else ""
+    name += entry.name or "(generated name)"
     word = "admitted" if entry.verdict.allowed else "DENIED"
     yield f"{entry.file}:{entry.line}: {entry.kind} {name}: {word}"
     yield from remarks
