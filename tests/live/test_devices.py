@@ -254,7 +254,7 @@ SHAPES = (
         "regular-expression",
         local(2),
         4,
-        {"g": claim(request("a", GPU, 1, 'device.attributes["gpu.example.com"].model.matches("^h.*")'))},
+        {"g": claim(request("a", GPU, 1, 'device.attributes["gpu.example.com"].model.matches("^[h].*")'))},
         unknown=("fits",),
     ),
 )

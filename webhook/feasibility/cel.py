@@ -13,6 +13,7 @@ values of different types are unequal, ordering them is an error.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -24,6 +25,11 @@ from webhook.objects.quantity import Quantity, QuantityError
 
 # k8s.io/api resource/v1: CELSelectorExpressionMaxLength.
 EXPRESSION_BYTES_MAX = 10 * 1024
+
+_PLAIN_PATTERN = re.compile(r"\^?(?:[A-Za-z0-9_ -]|\.[*+]?)*\$?")
+_WILDCARDS_MAX = 3
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 
 Key = tuple[str, str]
 
@@ -203,6 +209,10 @@ class _Compiler:
         assert node.target is not None  # noqa: S101  the caller looked
         if known is None or len(node.arguments) != known[0]:
             return self._opaque()
+        if node.function == "matches":
+            pattern = node.arguments[0]
+            if not isinstance(pattern, Literal) or _matches("", pattern.value) is UNKNOWN:
+                return self._opaque()
         parts = [self.compile(part) for part in (node.target, *node.arguments)]
         apply = known[1]
 
@@ -326,6 +336,16 @@ def _on_text(apply: Callable[[str, str], bool]) -> Callable[[Any, Any], Any]:
     return lambda text, other: apply(text, other) if isinstance(text, str) and isinstance(other, str) else UNKNOWN
 
 
+def _matches(text: Any, pattern: Any) -> Any:
+    """RE2 and Python agree on patterns of plain characters, `.`, `.*`, `.+` and anchors. Few wildcards: Python tries
+    every way to spread the text over them."""
+    if not isinstance(text, str) or not isinstance(pattern, str) or not _PLAIN_PATTERN.fullmatch(pattern):
+        return UNKNOWN
+    if pattern.count("*") + pattern.count("+") > _WILDCARDS_MAX or "\n" in text:
+        return UNKNOWN
+    return re.search(pattern, text) is not None
+
+
 def _quantity(text: Any) -> Any:
     try:
         made = Quantity.parse(text) if isinstance(text, str) else None
@@ -360,4 +380,7 @@ _MEMBERS: dict[str, tuple[int, Callable[..., Any]]] = {
     "startsWith": (1, _on_text(str.startswith)),
     "endsWith": (1, _on_text(str.endswith)),
     "contains": (1, _on_text(lambda text, other: other in text)),
+    "matches": (1, _matches),
+    "lowerAscii": (0, lambda text: text.translate(_LOWER) if isinstance(text, str) else UNKNOWN),
+    "upperAscii": (0, lambda text: text.translate(_UPPER) if isinstance(text, str) else UNKNOWN),
 }

@@ -1,0 +1,100 @@
+"""Devices: 5,120 nodes with 8 GPUs and 8 NICs as 10,240 ResourceSlices, matchAttribute over pcieRoot.
+
+`python -m tests.bench.devices` prints: reading the slices, the first decision (prepares the tables), prepared decisions
+with and without explanation, a claim with a selector not seen before, and the same where every device has a uuid and
+every rack names its PCIe roots differently.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tests.feasibility.devices.objects import CLASSES, GPU, NIC, ROOT, claim, gang, node, ready, request, resource_slice
+from webhook.feasibility.cel import selector
+from webhook.feasibility.engine import evaluate
+from webhook.feasibility.result import Feasible, Infeasible
+from webhook.inventory.build import Settings, build
+from webhook.inventory.devices import Reader, assemble
+from webhook.inventory.snapshot import Snapshot
+
+NODES, RACKS = 5120, 320
+RACK = "topo.example.com/rack"
+Json = dict[str, Any]
+
+
+def cluster(*, alike: bool) -> list[Json]:
+    """alike: no uuids, the same names of PCIe roots everywhere."""
+    found: list[Json] = []
+    for number in range(NODES):
+        name = f"n{number}"
+        rack = number * RACKS // NODES
+        found.append(node(name, **{RACK: f"r{rack}"}))
+        for driver in (GPU, NIC):
+            devices = []
+            for i in range(8):
+                attributes: Json = {ROOT: {"string": f"pci{'' if alike else rack}-{i // 2}"}, "index": {"int": i}}
+                if not alike:
+                    attributes["uuid"] = {"string": f"{name}-{driver}-{i}"}
+                devices.append({"name": f"d{i}", "attributes": attributes, "capacity": {"memory": {"value": "141Gi"}}})
+            found.append(resource_slice(f"{name}-{driver}", driver, devices, nodeName=name))
+    return found
+
+
+def times(run: Callable[[], object], count: int = 300) -> str:
+    """p50 and p99, in milliseconds."""
+    taken = []
+    for _ in range(count):
+        begin = time.perf_counter()
+        run()
+        taken.append(time.perf_counter() - begin)
+    p50, p99 = np.percentile(taken, [50, 99]) * 1e3
+    return f"p50 {p50:.3f} ms, p99 {p99:.3f} ms"
+
+
+def once(run: Callable[[], Any]) -> tuple[Any, str]:
+    begin = time.perf_counter()
+    found = run()
+    return found, f"{(time.perf_counter() - begin) * 1e3:.1f} ms"
+
+
+ALIGNED = {"g": claim(request("gpu", GPU, 2), request("nic", NIC, 2), match=ROOT)}
+
+
+def decision(where: Snapshot, pod_count: int, own: Mapping[str, Json]) -> object:
+    """All that one request costs: reading the claims, the needs, the answer with its explanation."""
+    demand = ready(gang(pod_count, own, topology=RACK), where)
+    return evaluate(demand, where)
+
+
+def main() -> None:
+    for alike in (True, False):
+        print(f"{NODES} nodes, {2 * NODES} ResourceSlices, " + ("all alike" if alike else "uuids and odd PCIe roots"))
+        objects = cluster(alike=alike)
+        slices = [raw for raw in objects if raw["kind"] == "ResourceSlice"]
+        reader = Reader()
+        read, taken = once(lambda reader=reader, slices=slices: [reader.read_slice(raw) for raw in slices])
+        print(f"  reading the slices: {taken}; assembling: {once(lambda read=read: assemble(read))[1]}")
+        where = build([*objects, *CLASSES], Settings(is_file=True))
+        del objects, slices
+        gc.collect()
+        gc.freeze()
+        first, taken = once(lambda where=where: decision(where, 64, ALIGNED))
+        assert isinstance(first, Feasible), first
+        print(f"  first decision: {taken}")
+        print(f"  feasible, 64 Pods in one rack: {times(lambda where=where: decision(where, 64, ALIGNED))}")
+        assert isinstance(decision(where, 65, ALIGNED), Infeasible)
+        print(f"  impossible, 65 Pods, explained: {times(lambda where=where: decision(where, 65, ALIGNED))}")
+        new = f'device.attributes["{GPU}"].index < 6 && device.driver == "{GPU}"'
+        unseen = {"g": claim(request("gpu", GPU, 2, new), request("nic", NIC, 1), match=ROOT)}
+        print(f"  a selector not seen before: {once(lambda where=where, unseen=unseen: decision(where, 8, unseen))[1]}")
+    long = " || ".join(f'device.attributes["{GPU}"].model == "m{i}"' for i in range(170))
+    print(f"compiling a selector of {len(long)} characters: {once(lambda: selector(long))[1]}")
+
+
+if __name__ == "__main__":
+    main()
