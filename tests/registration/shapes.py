@@ -86,10 +86,12 @@ def jobs(*, traps: bool) -> Iterator[Shape]:
     template_annotated["template"]["metadata"] = {"annotations": ANNOTATION}
     yield Shape("group annotation on the template", _object("batch/v1", "Job", template_annotated), True)
     yield Shape("other annotations", _object("batch/v1", "Job", _job_spec(), annotations={"a": "b"}), False)
+    yield Shape("nodeName", _object("batch/v1", "Job", _job_spec(pod_spec(nodeName="n"))), False)
     yield from _job_names(traps)
     for title, spec in (
         ("any class", pod_spec(priorityClassName=OTHER_CLASS)),
-        ("nodeName", pod_spec(nodeName="n")),
+        ("a priority", pod_spec(priority=0)),
+        ("a preemption policy", pod_spec(preemptionPolicy="Never")),
     ):
         yield Shape(title, _object("batch/v1", "Job", _job_spec(spec)), reaches=False, trap=traps)
         owned = _object("batch/v1", "Job", _job_spec(spec), ownerReferences=[_owner(controller=True)])

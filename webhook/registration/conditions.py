@@ -150,11 +150,9 @@ def _job_trap() -> str:
     owners = ("object.metadata.?ownerReferences",)
     root = "!" + some("owners", owners, "owners.exists(w, has(w.controller) && w.controller)")
     name = some("n", ("object.metadata.?name",), f"size(n) > {JOB_NAME_LENGTH_MAX} || n.contains('.')")
-    template = some(
-        "s",
-        ("object.?spec.?template.?spec",),
-        any_of("has(s.priorityClassName)", "has(s.nodeName)", "has(s.evictionResponders)"),
-    )
+    # nodeName is none: without a gang and a topology key such Pods run where they are told.
+    fields = ("priorityClassName", "priority", "preemptionPolicy", "evictionResponders")
+    template = some("s", ("object.?spec.?template.?spec",), any_of(*(f"has(s.{field})" for field in fields)))
     return all_of(root, any_of(name, template))
 
 
