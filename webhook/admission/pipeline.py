@@ -70,7 +70,7 @@ class Pipeline:
         try:
             facts = self._facts(request, phase, policy)
         except ShapeError as error:
-            return _unreadable(error, policy)
+            return _unreadable(error, request, policy)
         if facts.operation is Operation.DELETE and facts.requester.system:
             return Verdict(short_circuit="garbage-collection")
         run = self._mutate if phase is Phase.MUTATING else self._validate
@@ -212,10 +212,15 @@ def _name(obj: core.Base) -> str:
     return metadata.name
 
 
-def _unreadable(error: ShapeError, policy: EffectivePolicy) -> Verdict:
+def _unreadable(error: ShapeError, request: AdmissionRequest, policy: EffectivePolicy) -> Verdict:
+    """Refused, unless something speaks for a warning, as it would for a rule: the policy's cap, a trusted controller, an
+    object that is stored like that already and may be on its way out."""
+    action = Action.DENY if policy.action_max is None else policy.action_max
+    if policy.trusts(request.user_info.username) or _unreadable_before(request):
+        action = action.at_most(Action.WARN)
     violation = Violation(
         rule="WAS100",
-        action=Action.DENY,
+        action=action,
         field=str(error.field),
         reason="unreadable shape",
         seen=None,
@@ -223,7 +228,15 @@ def _unreadable(error: ShapeError, policy: EffectivePolicy) -> Verdict:
         message=f"has a type that the API does not allow: {error.message}",
         fix="write the field as the API reference of this version shows it",
     )
-    return Verdict(violations=(violation,), code=422, versions=Versions(policy=policy.version, policy_name=policy.name))
+    code = 422 if action is Action.DENY else 200
+    return Verdict(
+        violations=(violation,), code=code, versions=Versions(policy=policy.version, policy_name=policy.name)
+    )
+
+
+def _unreadable_before(request: AdmissionRequest) -> bool:
+    kind = find(request.kind.group, request.kind.kind)
+    return kind is not None and request.old_object is not None and _read_old(request.old_object, kind) is None
 
 
 def _unknown_version_note(request: AdmissionRequest) -> str:

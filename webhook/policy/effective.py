@@ -71,7 +71,12 @@ class EffectivePolicy:
         if word == "Off":
             return None
         action = default if word is None else Action(word)
-        return action if action is None or self._action_max is None else action.at_most(Action(self._action_max))
+        return action if action is None or self.action_max is None else action.at_most(self.action_max)
+
+    @property
+    def action_max(self) -> Action | None:
+        """No rule acts more strongly than this in this namespace."""
+        return None if self._action_max is None else Action(self._action_max)
 
     def mutation_enabled(self, rule_id: str) -> bool:
         """Every mutation is opt-in."""
