@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -14,6 +14,7 @@ from rich.text import Text
 from webhook.feasibility import explain as engine_words
 from webhook.feasibility.bounds import View
 from webhook.feasibility.demand import demands
+from webhook.feasibility.devices import ClaimKey, Specs, with_devices
 from webhook.feasibility.engine import evaluate
 from webhook.feasibility.model import Demand, LeafDemand, Profile
 from webhook.feasibility.result import Feasible, Infeasible, Result
@@ -50,12 +51,34 @@ def explain(
     impossible = False
     for manifest in manifests:
         for demand in demands_of(manifest, namespace, snapshot, policies.policy):
+            demand = with_devices(  # noqa: PLW2901  the same question, with its claims filled in
+                demand,
+                snapshot,
+                claim_specs(manifests),
+                on_demand_drivers=policies.policy.spec.parameters.on_demand_drivers,
+            )
             result = evaluate(demand, snapshot)
             impossible |= isinstance(result, Infeasible)
             console.print(picture(manifest, demand, result, snapshot, rows))
     if hindrance := snapshot.denial_hindrance():
         console.print(f"No denial would rest on this inventory: {hindrance}.", markup=False)
     raise typer.Exit(2 if unreadable else int(impossible))
+
+
+def claim_specs(manifests: list[Manifest]) -> Specs:
+    """The specs of ResourceClaims and ResourceClaimTemplates among the manifests, whatever namespace they name."""
+    found: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for manifest in manifests:
+        kind, metadata, spec = (manifest.raw.get(key) for key in ("kind", "metadata", "spec"))
+        if isinstance(metadata, dict) and isinstance(spec, dict):
+            inner = spec.get("spec") if kind == "ResourceClaimTemplate" else spec
+            found[str(kind), str(metadata.get("name"))] = inner if isinstance(inner, dict) else {}
+
+    def spec_of(key: ClaimKey) -> Mapping[str, Any] | None:
+        _, claim, template = key
+        return found.get(("ResourceClaimTemplate", template) if template else ("ResourceClaim", claim or ""))
+
+    return spec_of
 
 
 def demands_of(manifest: Manifest, namespace: str, snapshot: Snapshot, policy: Policy) -> tuple[Demand, ...]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from webhook.feasibility.bounds import LeafBounds, TreeBounds, View, leaf_bounds
-from webhook.feasibility.model import Demand, LeafDemand, Part, PodDemand, Scope, Toleration, TreeDemand
+from webhook.feasibility.model import Demand, Doubt, LeafDemand, Part, PodDemand, Scope, Toleration, TreeDemand
 from webhook.feasibility.nodefit import blocking_taints, causes, column
 from webhook.feasibility.result import (
     Bottleneck,
@@ -55,6 +55,7 @@ def _of_leaf(demand: Demand, leaf: LeafDemand, bounds: LeafBounds, view: View, f
         unit="Pods",
         holds=holds,
         per_pod=pod.request,
+        devices="" if pod.devices is None else pod.devices.words(),
         topology=kinds.cells.keys,
         best=tuple(kinds.cells.value(i, int(kinds.example[best])) or "" for i in range(len(kinds.cells.keys)))
         if best >= 0
@@ -62,12 +63,17 @@ def _of_leaf(demand: Demand, leaf: LeafDemand, bounds: LeafBounds, view: View, f
         domain_count=int(kinds.domain_count.sum()),
         node_count=len(classes.base.nodes),
         any_node=int(bounds.fits[hardest].max(initial=0)),
-        largest=holds if bounds.is_exact else None,
+        largest=holds if bounds.is_exact and not _is_doubtful(pod) else None,
         excluded=tuple(_excluded(pod, bounds.fits[hardest], classes, (here, counts), view)),
         bottleneck=_bottleneck(pod, classes),
         suggestions=tuple(_suggestions(demand, bounds, fits, holds if bounds.is_exact else None)),
         role=pod.role,
     )
+
+
+def _is_doubtful(pod: PodDemand) -> bool:
+    """Its devices may not suffice for as many as the bound says."""
+    return any(reason.doubt is Doubt.CLAIMS for reason in pod.unknowns)
 
 
 def _of_tree(demand: Demand, root: TreeDemand, bounds: TreeBounds, view: View, fits: Fits | None) -> Explanation:
@@ -87,6 +93,7 @@ def _of_tree(demand: Demand, root: TreeDemand, bounds: TreeBounds, view: View, f
         unit="groups",
         holds=holds,
         per_pod=pod.request,
+        devices="" if pod.devices is None else pod.devices.words(),
         topology=bounds.root_keys,
         best=tuple(cells.value(row, int(inside[0])) or "" for row in rows) if len(inside) else (),
         domain_count=len(units),
@@ -291,7 +298,7 @@ def text(found: Infeasible) -> str:
 
 
 def _asks(why: Explanation) -> str:
-    main = ", ".join(f"{name}: {amount_text(name, amount)}" for name, amount in _main(why.per_pod))
+    main = why.devices or ", ".join(f"{name}: {amount_text(name, amount)}" for name, amount in _main(why.per_pod))
     where = f" in one {'/'.join(why.topology)}" if why.topology else ""
     if why.scope is Scope.POD:
         return f'a Pod of "{why.name}" needs ' + (main or "a node") + where

@@ -82,7 +82,8 @@ class Bottleneck:
 class Explanation:
     """needed: Pods, or children of a composite (`unit`), that have to be placed together. holds: how many of them the
     best domain takes, at most. best: its values, by key, () without a topology key. largest: the largest gang that
-    fits, 0 for none, None where the engine cannot tell exactly. per_pod: what one Pod of the set in question asks.
+    fits, 0 for none, None where the engine cannot tell exactly. per_pod: what one Pod of the set in question asks; devices: what
+    its claims ask, in words.
 
     node_count, domain_count: nodes and domains that were looked at. any_node: how many Pods one node holds at most.
     """
@@ -93,6 +94,7 @@ class Explanation:
     unit: str
     holds: int
     per_pod: tuple[tuple[str, int], ...]
+    devices: str
     topology: tuple[str, ...]
     best: tuple[str, ...]
     domain_count: int

@@ -390,8 +390,7 @@ def _reach(raw: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any] | None
 
 def _attributes(driver: str, raw: Mapping[str, Any]) -> dict[Key, Tagged]:
     found: dict[Key, Tagged] = {}
-    for name in sorted(raw):
-        key = qualified(name, driver)
+    for key, name in sorted((qualified(name, driver), name) for name in raw):
         # Written with and without the driver's domain: which of the two counts is the scheduler's map order.
         found[key] = UNREADABLE if key in found else _tagged(_map(raw[name]))
     return found
@@ -432,8 +431,7 @@ def _is_sound(tag: Tagged) -> bool:
 
 def _capacities(driver: str, raw: Mapping[str, Any]) -> dict[Key, Capacity]:
     found: dict[Key, Capacity] = {}
-    for name in sorted(raw):
-        key = qualified(name, driver)
+    for key, name in sorted((qualified(name, driver), name) for name in raw):
         item = _map(raw[name])
         policy = _map(item.get("requestPolicy"))
         amount = _quantity(item.get("value"))

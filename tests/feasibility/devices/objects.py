@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from webhook.feasibility.devices import ClaimKey, with_devices
@@ -147,11 +147,17 @@ def claim(*requests: Json, match: str = "", of: Sequence[str] = (), distinct: st
 
 
 # -- snapshots and demands ------------------------------------------------------------------------------------------
-def snapshot(*objects: Json | Iterable[Json], classes: Sequence[Json] = CLASSES) -> Snapshot:
-    flat: list[Json] = []
+def snapshot(*objects: Json | Iterable[Any], classes: Sequence[Json] = CLASSES) -> Snapshot:
+    """objects: as deeply nested in lists as is handy."""
+    return build([*_flat(objects), *classes], Settings(is_file=True))
+
+
+def _flat(objects: Iterable[Any]) -> Iterator[Json]:
     for item in objects:
-        flat += [item] if isinstance(item, dict) else list(item)
-    return build([*flat, *classes], Settings(is_file=True))
+        if isinstance(item, dict):
+            yield item
+        else:
+            yield from _flat(item)
 
 
 def gang(
