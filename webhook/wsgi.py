@@ -181,7 +181,7 @@ def _cluster(settings: Settings, reporter: QuotaMetrics) -> tuple[FactSource, Re
     store = None if settings.snapshot_dir is None else StoreReader(settings.snapshot_dir / STORE_FILE)
     connection = Connection(settings.kubeconfig)
     source = ClusterSource(connection, store)
-    ledger = Ledger(ClusterQuotaStore(connection), reporter=reporter)
+    ledger = Ledger(ClusterQuotaStore(connection), is_live=True, reporter=reporter)
     started = time.monotonic()
 
     def ready() -> list[str]:

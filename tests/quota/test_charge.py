@@ -292,6 +292,21 @@ def test_undecided_is_429_with_a_time_and_names_the_reason() -> None:
     assert "nothing is wrong with the object, try again in 1 s" in verdict.notes[0]
 
 
+def test_a_place_that_is_only_reserved_is_not_a_no_yet() -> None:
+    """Its object may never be stored: 429, with the whole text, until a count says what became of it (R45: in any case not
+    admitted)."""
+    desk = Desk()
+    desk.ledger.is_live = True
+    desk.judge(gold_job("a").dict())
+
+    waits = desk.judge(gold_job("b").dict())
+
+    assert (waits.code, waits.retry_after_seconds, waits.allowed) == (429, 1, False)
+    assert "In use: job/a (16). Of these 16 are reserved for objects that are not seen stored yet" in waits.notes[0]
+    desk.store.put(replace(desk.book(), used={GPU: 16}, reservations=()))
+    assert desk.judge(gold_job("b").dict()).code == 403
+
+
 def test_two_tiers_on_one_object_all_or_none() -> None:
     desk = Desk(quota("g", **{GPU: 16}), quota("s", tier="silver", **{GPU: 1}))
     built = jobset().role("a", gold_job("a")).role("b", job("b").gpu(2).priority_class("train-silver"))

@@ -15,14 +15,16 @@ from webhook.quota.book import Order
 from webhook.quota.charging import RULE, Bill, bill_of
 from webhook.quota.ledger import Granted, Outcome, Refused, Undecided
 from webhook.quota.model import UNKNOWN_GENERATION, TierQuota
-from webhook.quota.text import violation
+from webhook.quota.text import unsettled, violation
 from webhook.verdict import Action, ChargeIntent, Unresolved, Verdict, Violation
 
 TRY_AGAIN_SECONDS = 1
 
 
 class Ledger(Protocol):
-    """webhook.quota.ledger.Ledger."""
+    """webhook.quota.ledger.Ledger. is_live: reservations settle, since somebody counts what is stored."""
+
+    is_live: bool
 
     def known(self, deadline: float) -> Sequence[TierQuota] | None: ...
 
@@ -106,6 +108,11 @@ class _Cashier:
             if isinstance(outcome, Undecided):
                 return _Paid(undecided=outcome.reason)
             assert isinstance(outcome, Refused)  # noqa: S101  the union is closed
+            if outcome.may_change and self._ledger.is_live and facts.phase is not Phase.REVIEW:
+                # A place that is reserved may be free again in a second, or be taken for good: not the time to say no.
+                return _Paid(
+                    undecided=unsettled(outcome.shortfalls[0], item, kind=facts.kind, namespace=facts.namespace)
+                )
             for missing in outcome.shortfalls:
                 found.append(violation(missing, item, Action.DENY, kind=facts.kind, namespace=facts.namespace))
                 versions.append(f"{missing.quota.name}@{missing.quota.resource_version}")
@@ -180,5 +187,5 @@ def _with(verdict: Verdict, paid: _Paid, action: Action) -> Verdict:
         return replace(verdict, notes=(*verdict.notes, f"not looked up in the quota: {paid.undecided}"))
     if action is not Action.DENY:
         return replace(verdict, notes=(*verdict.notes, f"admitted without a charge: {paid.undecided}"))
-    note = f"the quota could not be charged: {paid.undecided}; nothing is wrong with the object, try again in 1 s"
+    note = f"not decided yet: {paid.undecided}; nothing is wrong with the object, try again in 1 s"
     return replace(verdict, notes=(*verdict.notes, note), code=429, retry_after_seconds=TRY_AGAIN_SECONDS)

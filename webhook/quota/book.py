@@ -53,6 +53,12 @@ class Shortfall:
     def missing(self) -> int:
         return self.asked - max(0, self.limit - self.in_use)
 
+    @property
+    def reserved_only(self) -> bool:
+        """Would it fit beside what is counted? Then it is reservations that are in the way, and they settle or lapse."""
+        used = 0 if self.resource == LARGEST_GANG else self.quota.used.get(self.resource, 0)
+        return used + self.asked <= self.limit
+
 
 def reserve(quota: TierQuota, order: Order) -> tuple[TierQuota, list[Shortfall]]:
     """(the quota with the order in its books, ()) or (the same quota, what is missing). An order that is in the books

@@ -118,9 +118,9 @@ class Census:
             self._listed_at.pop(kind, None)
 
     def listed_since(self, moment: float, kinds: Iterable[str]) -> bool:
-        """Has every one of these kinds been listed, by a list that began at this moment or later?"""
+        """Has every one of these kinds been listed, by a list that began after this moment?"""
         with self._lock:
-            return all(kind in self._listed_at and self._listed_at[kind] >= moment for kind in kinds)
+            return all(kind in self._listed_at and self._listed_at[kind] > moment for kind in kinds)
 
     def _put(self, node: Node) -> None:
         old = self._nodes.get(node.uid)

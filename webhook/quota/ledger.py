@@ -49,7 +49,13 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
+    """shortfalls: what does not fit. may_change: only because of reservations whose objects nobody has seen stored yet."""
+
     shortfalls: tuple[Shortfall, ...]
+
+    @property
+    def may_change(self) -> bool:
+        return all(found.reserved_only for found in self.shortfalls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +99,20 @@ class Silent:
 
 
 class Ledger:
-    """Thread-safe. clock, sleep and jitter (0..1) are given by tests."""
+    """Thread-safe. is_live: a leader counts what is stored, so reservations settle. clock, sleep and jitter (0..1) are given
+    by tests."""
 
     def __init__(
         self,
         store: QuotaStore,
         *,
+        is_live: bool = False,
         reporter: Reporter | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
+        self.is_live = is_live
         self._store = store
         self._reporter = reporter or Silent()
         self._clock, self._sleep, self._jitter = clock, sleep, jitter
@@ -137,10 +146,13 @@ class Ledger:
         with self._lock:
             desk = self._desks.setdefault(tier, _Desk())
         self._wait(tier, desk, waiter)
+        outcome = waiter.outcome
+        if waiter.abandoned and not isinstance(outcome, Undecided):
+            outcome = Undecided("there was no time left to write the quota")
         if waiter.is_open and waiter.holds:
             self.release(tier, [order.id], deadline)
-        self._reporter.charged(type(waiter.outcome).__name__.lower(), self._clock() - started)
-        return waiter.outcome
+        self._reporter.charged(type(outcome).__name__.lower(), self._clock() - started)
+        return outcome
 
     def release(self, tier: str, ids: Iterable[str], deadline: float) -> None:
         """Best effort: takes reservations out again, where one of several tiers refused. What stays lapses."""
@@ -163,6 +175,7 @@ class Ledger:
             while desk.busy and waiter.is_open:
                 left = waiter.end - self._clock()
                 if left <= 0:
+                    # Whoever serves it now sees this under the same lock, and takes back what it may have written.
                     waiter.abandoned = True
                     return
                 desk.condition.wait(left)
@@ -196,8 +209,11 @@ class Ledger:
         finally:
             left = [waiter for waiter in batch if waiter.is_open]
             with desk.condition:
+                orphans = [waiter.order.id for waiter in batch if waiter.abandoned and waiter.holds]
                 desk.queue = left + desk.queue
                 desk.condition.notify_all()
+        if orphans:
+            self.release(tier, orphans, self._clock() + ROUND_SECONDS_MAX)
         if left:
             self._reporter.retry(len(left))
             round_count = max(waiter.round_count for waiter in left)

@@ -39,6 +39,13 @@ def violation(found: Shortfall, charge: Charge, action: Action, *, kind: str, na
     )
 
 
+def unsettled(found: Shortfall, charge: Charge, *, kind: str, namespace: str) -> str:
+    """The same, where the rest is only reserved."""
+    held = found.in_use - found.quota.used.get(found.resource, 0)
+    text = violation(found, charge, Action.DENY, kind=kind, namespace=namespace).message
+    return f"{text}. Of these {amount_text(found.resource, held)} are reserved for objects that are not seen stored yet"
+
+
 def _limit(found: Shortfall, namespace: str) -> str:
     name = found.resource
     in_use = "none in use" if not found.in_use else f"{amount_text(name, found.in_use)} in use"

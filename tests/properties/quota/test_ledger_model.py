@@ -20,9 +20,11 @@ import os
 from collections import deque
 from dataclasses import dataclass, field, replace
 
+import pytest
+from hypothesis import seed as hypothesis_seed
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from webhook.quota.book import Order
 from webhook.quota.census import Census, Node
@@ -139,6 +141,7 @@ class Leader:
     def list_now(self) -> None:
         """A list shows what is stored now and replaces the events that were on their way."""
         self.wants_list = False
+        self.world.advance(0.001)
         self.events.clear()
         self.census.replace_kind("Job", [obj.node() for obj in self.world.live.values()], self.world.now())
 
@@ -195,7 +198,7 @@ class Ledgers(RuleBasedStateMachine):
         hard = {"team-a": team, "everybody": everybody}
         for name, namespaces in QUOTAS.items():
             self.store.put(TierQuota(name=name, tier="gold", hard={RESOURCE: hard[name]}, namespaces=namespaces))
-        self.leaders = [Leader(self, "leader-0")]
+        self.leaders = [Leader(self, "the first one")]
         assert self.leaders[0].recounter.run_once()
         self.another_leader()
         self.before = {quota.name: self.taken(quota) for quota in self.store.all(self.time)}
@@ -441,6 +444,28 @@ class Ledgers(RuleBasedStateMachine):
             assert quota.used == {RESOURCE: live}
 
 
-_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "prove"
 TestLedgers = Ledgers.TestCase
-TestLedgers.settings = settings(max_examples=2000 if _LONG else 150, stateful_step_count=60)
+TestLedgers.settings = settings(max_examples=150, stateful_step_count=60)
+
+
+@pytest.mark.prove
+@pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE") != "prove", reason="the long form: make prove")
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_many_runs(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same model, thousands of runs from fixed seeds; the counts are printed."""
+    counts = {"runs": 0, "steps": 0}
+
+    class Counted(Ledgers):
+        def check_invariants(self, *args: object, **options: object) -> None:
+            counts["steps"] += 1
+            super().check_invariants(*args, **options)  # type: ignore[arg-type]
+
+        def teardown(self) -> None:
+            counts["runs"] += 1
+            super().teardown()
+
+    hypothesis_seed(seed)(Counted)
+    run_state_machine_as_test(Counted, settings=settings(max_examples=2500, stateful_step_count=80, database=None))
+    with capsys.disabled():
+        print(f"\nseed {seed}: {counts['runs']} runs, {counts['steps']} steps")

@@ -1,0 +1,181 @@
+"""200 Jobs into a quota for 50, round after round, while replicas are killed and the API server is restarted.
+
+`make test` runs one round with faults, `make prove` ten without and ten with. Numbers go to standard output (-rP shows them).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import pytest
+import urllib3
+
+from tests.builders import GPU
+from tests.cluster.controlplane import ControlPlane, ControlPlaneOptions
+from tests.live.quota_cluster import Replicas, books, crowd, gold, jobs, persistent, quota
+
+pytestmark = pytest.mark.processes
+
+REQUEST_SECONDS = 20
+RESERVATION_SECONDS = 25
+QUOTA, JOBS = 50, 200
+
+
+@pytest.fixture(scope="module")
+def faulty(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
+    """A control plane of its own, since its API server is restarted, which gives up requests early, so that reservations may
+    lapse early."""
+    from tests.cluster.plugin import _binaries
+
+    options = ControlPlaneOptions(
+        extra_args={"kube-apiserver": [f"--request-timeout={REQUEST_SECONDS}s"]},
+        directory=tmp_path_factory.mktemp("faulty-control-plane"),
+    )
+    with pytest.MonkeyPatch.context() as patch, ControlPlane(options, _binaries(request.config)) as cluster:
+        patch.setenv("MUSTER_RESERVATION_SECONDS", str(RESERVATION_SECONDS))
+        with Replicas(cluster, tmp_path_factory.mktemp("faulty-replicas"), 3) as replicas:
+            yield replicas
+
+
+@dataclass
+class Faults:
+    """Kills a replica with SIGKILL every second, as long as another one is left to answer, and starts it again; restarts the
+    API server once. Use as a context manager."""
+
+    replicas: Replicas
+    kill_count: int = 0
+    restart_count: int = 0
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
+    _down: set[int] = field(default_factory=set)
+
+    def __enter__(self) -> Self:
+        self._start(self._kill_replicas)
+        self._start(self._restart_api_server)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(120)
+
+    def _start(self, target: Callable[[], None]) -> None:
+        thread = threading.Thread(target=target)
+        thread.start()
+        self._threads.append(thread)
+
+    def _kill_replicas(self) -> None:
+        while not self._stop.wait(1.0):
+            up = [number for number in range(len(self.replicas.members)) if number not in self._down]
+            if len(up) < 2:
+                continue
+            number = random.choice(up)
+            self._down.add(number)
+            self.replicas.members[number].kill()
+            self.kill_count += 1
+            self._start(lambda number=number: self._revive(number))  # type: ignore[misc]
+
+    def _revive(self, number: int) -> None:
+        self.replicas.members[number]._spawn()
+        self._down.discard(number)
+
+    def _restart_api_server(self) -> None:
+        if not self._stop.wait(3.0):
+            cluster = self.replicas.cluster
+            assert isinstance(cluster, ControlPlane)
+            cluster.restart("kube-apiserver")
+            self.restart_count += 1
+
+
+class Watch:
+    """The most Jobs that ever lived at a time in a namespace, looked at all the time."""
+
+    def __init__(self, replicas: Replicas, namespace: str) -> None:
+        self.most = 0
+        self._replicas, self._namespace = replicas, namespace
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(30)
+
+    def _look(self) -> None:
+        api = self._replicas.cluster.api
+        while not self._stop.wait(0.3):
+            try:
+                answer = api.get(f"/apis/batch/v1/namespaces/{self._namespace}/jobs")
+            except urllib3.exceptions.HTTPError:
+                continue
+            if answer.ok:
+                self.most = max(self.most, len(answer.body["items"]))
+
+
+def one_round(replicas: Replicas, *, with_faults: bool) -> str:
+    """A line for the table; asserts what must hold."""
+    cluster = replicas.cluster
+    namespace = cluster.new_namespace("into-fifty")
+    raws = [gold(f"j-{number}").dict() for number in range(JOBS)]
+    with quota(cluster, namespace, [namespace], {GPU: QUOTA}), Watch(replicas, namespace) as watch:
+        started = time.monotonic()
+        faults = Faults(replicas)
+        if with_faults:
+            with faults:
+                answers = crowd(cluster, namespace, raws, 240)
+        else:
+            answers = crowd(cluster, namespace, raws, 240)
+        seconds = time.monotonic() - started
+        first = len(jobs(cluster, namespace))
+        assert first <= QUOTA
+        _settle(replicas, namespace)
+        refused = [raw for raw, answer in zip(raws, answers, strict=True) if answer.status != 201]
+        for raw in refused:
+            if persistent(cluster.api, raw, namespace).status == 403 and len(jobs(cluster, namespace)) >= QUOTA:
+                break
+        _settle(replicas, namespace)
+        last = len(jobs(cluster, namespace))
+        used = int(books(cluster, namespace)["used"][GPU])
+        statuses = dict(sorted(Counter(answer.status for answer in answers).items()))
+        assert (last, used, watch.most <= QUOTA) == (QUOTA, QUOTA, True), (last, used, watch.most, statuses)
+    cluster.delete_namespace(namespace)
+    return (
+        f"answers {statuses}, {first} live at once, at most {watch.most}, {last} after retries, used {used}, "
+        f"{faults.kill_count} kills, {faults.restart_count} restarts, {seconds:.1f} s"
+    )
+
+
+def _settle(replicas: Replicas, namespace: str) -> None:
+    """Until nothing is reserved: what was admitted and never stored has lapsed."""
+    replicas.cluster.wait_for(
+        lambda: books(replicas.cluster, namespace).get("reservations") == [],
+        4 * RESERVATION_SECONDS,
+        "the reservations to lapse",
+    )
+
+
+def test_one_round_with_faults(faulty: Replicas) -> None:
+    print(one_round(faulty, with_faults=True))
+
+
+@pytest.mark.prove
+@pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE") != "prove", reason="the long form: make prove")
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("with_faults", [False, True], ids=["quiet", "faults"])
+def test_ten_rounds(faulty: Replicas, with_faults: bool, tmp_path: Path) -> None:
+    lines = []
+    for number in range(int(os.environ.get("MUSTER_ROUNDS", "10"))):
+        lines.append(f"round {number + 1}: {one_round(faulty, with_faults=with_faults)}")
+        print(lines[-1], flush=True)
+    (tmp_path / "rounds.txt").write_text("\n".join(lines))
