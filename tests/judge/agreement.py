@@ -26,6 +26,9 @@ Last run: {date}, seed `{seed}`, {pairs} pairs, {refused} more refused by the AP
 | feasible | {feasible_placed} | {feasible_not} (the scheduler is greedy) |
 | unknown | {unknown_placed} | {unknown_not} |
 
+The same pairs as objects through Muster's whole pipeline (the Job; or each PodGroup, and one Pod of each template):
+{denied} capacity denials, none of an object that the scheduler placed.
+
 Per feature (a pair has several):
 
 | feature | never, placed | never, not | feasible, placed | feasible, not | unknown, placed | unknown, not |
@@ -47,6 +50,7 @@ class Agreement:
     by_feature: dict[str, Counter[tuple[str, bool]]] = field(default_factory=dict)
     pair_count: int = 0
     refused: int = 0
+    denied: int = 0
 
     def add(self, pair: Pair, answers: tuple[str, ...], placed: tuple[bool, ...]) -> None:
         self.pair_count += 1
@@ -58,7 +62,7 @@ class Agreement:
     def line(self) -> str:
         """One line for the terminal."""
         cells = ", ".join(f"{word}/{'placed' if p else 'not placed'} {self.counts[word, p]}" for word, p in _CELLS)
-        return f"{self.pair_count} pairs: {cells}; refused by the API server: {self.refused}"
+        return f"{self.pair_count} pairs: {cells}; refused by the API server: {self.refused}; denied by Muster: {self.denied}"
 
     def document(self, seed: str, date: str, rounds: dict[str, int]) -> str:
         rows = [
@@ -73,5 +77,6 @@ class Agreement:
             **rounds,
             scenarios=_SCENARIOS,
             rows="\n".join(rows),
+            denied=self.denied,
             **{f"{word}_{'placed' if placed else 'not'}": self.counts[word, placed] for word, placed in _CELLS},
         )

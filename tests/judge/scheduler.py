@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -52,10 +53,20 @@ class _StaleNodeError(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """placed: by question (the whole plan; for basic groups, each set). rounds: how often the scheduler said no."""
+    """placed: by question (the whole plan; for basic groups, each set). rounds: how often the scheduler said no. bound:
+    how many Pods of each (group, set index) are bound. quorums: minCount of each group, 1 for basic ones."""
 
     placed: tuple[bool, ...]
     rounds: int
+    bound: Mapping[tuple[str, str], int]
+    quorums: Mapping[str, int]
+
+    def has_placed(self, denied: tuple[str, str | None]) -> bool:
+        """Was a group, or (with a set index) any Pod of a set, placed after all?"""
+        group, set_index = denied
+        if set_index is not None:
+            return self.bound.get((group, set_index), 0) > 0
+        return sum(count for (name, _), count in self.bound.items() if name == group) >= self.quorums[group]
 
 
 @dataclass(frozen=True)
@@ -151,18 +162,18 @@ class Judge:
             silent = not metrics.active and now - last > _SILENT_SECONDS
             if all(placed) or (rounds >= rounds_wanted and not metrics.active) or silent:
                 # What was decided before the last word may still be on its way to the API server.
-                return Outcome(self._settled(pair, len(bound)), rounds)
+                return _outcome(pair, self._settled(pair, len(bound)), rounds)
             if now - start > _ANSWER_SECONDS_MAX:
                 raise TimeoutError(f"{pair.name}: no answer of the scheduler: {metrics}")
             time.sleep(_POLL_SECONDS)
 
-    def _settled(self, pair: Pair, seen: int) -> tuple[bool, ...]:
+    def _settled(self, pair: Pair, seen: int) -> list[Raw]:
         """The bound Pods once two looks agree."""
         while True:
             time.sleep(_POLL_SECONDS)
             bound = self._bound(pair)
             if len(bound) == seen:
-                return _placed(pair, bound)
+                return bound
             seen = len(bound)
 
     def _bound(self, pair: Pair) -> list[Raw]:
@@ -217,6 +228,15 @@ def _typed(pod: Raw) -> Raw:
 def _quorum(leaf: GroupSpec, min_count: int) -> LeafSpec:
     assert isinstance(leaf, LeafSpec)
     return replace(leaf, min_count=min_count, first=0)
+
+
+def _outcome(pair: Pair, bound: Sequence[Raw], rounds: int) -> Outcome:
+    counts: Counter[tuple[str, str]] = Counter()
+    for pod in bound:
+        labels = pod["metadata"]["labels"]
+        counts[labels.get("judge-group", pair.root.name), labels.get("judge-set", "0")] += 1
+    quorums = {leaf.name: leaf.min_count or 1 for leaf in pairs.leaves(pair.root)}
+    return Outcome(_placed(pair, bound), rounds, counts, quorums)
 
 
 def _placed(pair: Pair, bound: Sequence[Raw]) -> tuple[bool, ...]:

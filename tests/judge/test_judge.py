@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from tests.cluster.controlplane import ControlPlane, ControlPlaneOptions
 from tests.judge.agreement import DOCUMENT, Agreement
-from tests.judge.engine import FEASIBLE, NEVER, UNKNOWN, answer, answers
+from tests.judge.engine import FEASIBLE, NEVER, UNKNOWN, answer, answers, denials
 from tests.judge.generate import generate
 from tests.judge.pairs import Pair
 from tests.judge.scheduler import Judge, RefusedError, options
@@ -67,7 +67,7 @@ def test_recorded_pair(path: Path, judge: Judge) -> None:
     assert list(outcome.placed) == [placed for _, placed in expected]
     # The engine may come to know more than it did, never less.
     for word, (known, placed) in zip(words, expected, strict=True):
-        assert word == known or known == UNKNOWN
+        assert known in (word, UNKNOWN)
         assert not (word == NEVER and placed)
 
 
@@ -101,6 +101,9 @@ def run(start_control_plane: Start, drawn: str, pair_count: int) -> Agreement:
             agreement.add(pair, words, outcome.placed)
             if is_false_never(words, outcome.placed):
                 raise AssertionError(f"a false never (seed {drawn}/{index}), kept as {keep(judge, pair)}")
+            false = [one for one in denials(pair) if outcome.has_placed(one)]
+            agreement.denied += len(denials(pair))
+            assert not false, f"Muster denies what was placed (seed {drawn}/{index}): {false}"
     finally:
         judge.close()
         print(agreement.line())

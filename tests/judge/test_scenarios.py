@@ -9,23 +9,17 @@ import copy
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from tests.cluster.client import object_path
 from tests.cluster.controlplane import ControlPlane, ControlPlaneOptions
 from tests.judge import pairs
-from tests.judge.engine import FEASIBLE, NEVER, answers
+from tests.judge.engine import FEASIBLE, NEVER, answers, verdict_on
 from tests.judge.pairs import NAMESPACE, LeafSpec, Pair, Raw, SetSpec
 from tests.judge.scheduler import Judge, options
-from tests.support.cases import FixedPolicies, policy_document, request_for
-from webhook.admission.pipeline import Pipeline
-from webhook.facts.model import Phase
 from webhook.feasibility.model import Profile
-from webhook.inventory.build import HIGH_WATER, Settings, build
-from webhook.sources.folder import ObjectSetSource
-from webhook.verdict import Verdict
+from webhook.inventory.build import HIGH_WATER
 
 RACK = "topo.example.com/rack"
 GPU = "example.com/gpu"
@@ -70,16 +64,6 @@ def judge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         found.start()
         yield found
         found.close()
-
-
-def verdict_on(pair: Pair, **cluster: Any) -> Verdict:
-    """What Muster says of the pair's Job, by the inventory of its nodes."""
-    policies = FixedPolicies(policy_document({"cluster": cluster}))
-    snapshot = build([*pair.nodes, pairs.RUNTIME_CLASS], Settings(is_file=True))
-    pipeline = Pipeline(
-        policies=lambda: policies, source=ObjectSetSource([], complete=True), inventory=lambda: snapshot
-    )
-    return pipeline.judge(request_for(pairs.job(pair), None, namespace=NAMESPACE), Phase.VALIDATING)
 
 
 # ---- a template changed by a MutatingAdmissionPolicy --------------------------------------------------------------
@@ -131,10 +115,12 @@ def test_a_selector_that_a_mutator_removes(judge: Judge) -> None:
             judge.cluster.api.delete(object_path(obj))
 
     assert outcome.placed == (True,)
-    declared = verdict_on(pair, podMutators=[{"name": "no-selectors", "mayChange": ["spec.nodeSelector"]}])
+    declared = verdict_on(
+        pairs.job(pair), pair, podMutators=[{"name": "no-selectors", "mayChange": ["spec.nodeSelector"]}]
+    )
     assert declared.allowed
     assert [violation.rule for violation in declared.violations] == ["WAS505"]
-    assert not verdict_on(pair, podMutators="none").allowed
+    assert not verdict_on(pairs.job(pair), pair, podMutators="none").allowed
 
 
 # ---- the topology gate off in the scheduler only ------------------------------------------------------------------
@@ -153,9 +139,9 @@ def test_the_topology_gate_off_in_the_scheduler_only(start_control_plane: Start)
     assert answers(pair) == (NEVER,)
     assert answers(pair, Profile(topology=False)) == (FEASIBLE,)
     as_job = replace(pair, job=True)
-    assert not verdict_on(as_job).allowed, "the policy declares the gate"
+    assert not verdict_on(pairs.job(as_job), as_job).allowed, "the policy declares the gate"
     gate_unknown = {"TopologyAwareWorkloadScheduling": None, "CompositePodGroup": None}
-    assert verdict_on(as_job, featureGates=gate_unknown).allowed
+    assert verdict_on(pairs.job(as_job), as_job, featureGates=gate_unknown).allowed
 
 
 # ---- allocatable that drops to 0 and returns ----------------------------------------------------------------------
