@@ -112,9 +112,9 @@ def _command(item: Item) -> str:
     ((verb, given),) = item.do.items()
     if verb == "create":
         return "kubectl create -f -"
-    if verb == "delete":
-        return f"kubectl delete {given.replace('/', ' ').lower()} --wait=false"
-    return f"kubectl patch {given['object'].replace('/', ' ').lower()} --type=merge -p '{json.dumps(given['with'])}'"
+    kind, _, name = (given if verb == "delete" else given["object"]).partition("/")
+    words = f"kubectl {verb} {kind.lower()} {name or 'NAME'}"
+    return f"{words} --wait=false" if verb == "delete" else f"{words} --type=merge -p '{json.dumps(given['with'])}'"
 
 
 def _terminal(command: str, answer: str) -> str:

@@ -500,7 +500,7 @@ def run(cluster: ControlPlane, directory: Path, items: Sequence[Item]) -> list[R
         for record in records:
             if record.item.alone:
                 muster.unregister()
-                _without(cluster, [record])
+                _without(cluster, [record], quiet_seconds=0.0)  # it has something to wait for: the controller's log
                 muster.register()
                 _with(cluster, [record], muster)
                 _remove_cluster_scoped(cluster, record.item)
@@ -509,7 +509,7 @@ def run(cluster: ControlPlane, directory: Path, items: Sequence[Item]) -> list[R
     return records
 
 
-def _without(cluster: ControlPlane, records: Sequence[Record]) -> None:
+def _without(cluster: ControlPlane, records: Sequence[Record], quiet_seconds: float = QUIET_SECONDS) -> None:
     """Creates everything, then waits once for all of it to settle, and looks."""
 
     @_noting_failures
@@ -535,7 +535,7 @@ def _without(cluster: ControlPlane, records: Sequence[Record]) -> None:
             record.seconds = time.monotonic() - created
         watched = time.monotonic() - created
         settled = not any(missing(record.facts, _of_facts(record.item.without)) for record in records)
-        if watched > ROOM_SECONDS or (settled and watched > QUIET_SECONDS):
+        if watched > ROOM_SECONDS or (settled and watched > quiet_seconds):
             break
         time.sleep(1)
 
