@@ -27,6 +27,7 @@ _LISTS = (
     ("/apis/node.k8s.io/v1/runtimeclasses", "node.k8s.io/v1", "RuntimeClass"),
     ("/apis/resource.k8s.io/v1/deviceclasses", "resource.k8s.io/v1", "DeviceClass"),
     ("/apis/resource.k8s.io/v1/resourceslices", "resource.k8s.io/v1", "ResourceSlice"),
+    ("/apis/resource.k8s.io/v1beta2/devicetaintrules", "resource.k8s.io/v1beta2", "DeviceTaintRule"),
 )
 _PODS = ("/api/v1/pods", "v1", "Pod")
 # Annotations that the inventory reads: Muster's own, and signs of an autoscaler (webhook/inventory/build.py).
@@ -137,35 +138,30 @@ def _some(raw: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 # ---- without names ------------------------------------------------------------------------------------------------
 def anonymized(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Names of nodes replaced everywhere, in order ("node-1"), also inside longer texts such as pool names; Pods and
-    namespaces are numbered. Labels, taints and devices stay: that is what a tenant's manifests are judged by."""
+    """Names of nodes replaced, in order ("node-1"), also inside longer texts of the same node (pool names); Pods,
+    namespaces and slices are numbered. Labels, taints and devices stay: by them a tenant's manifests are judged."""
     names = [obj["metadata"]["name"] for obj in objects if obj["kind"] == "Node"]
-    # Longest first: "node-10" must not become "node-1" and a zero.
-    aliases = sorted(((name, f"node-{i}") for i, name in enumerate(names, 1)), key=lambda pair: -len(pair[0]))
-    pods = 0
+    aliases = {name: f"node-{number}" for number, name in enumerate(names, 1)}
     result: list[dict[str, Any]] = []
-    for obj in objects:
-        renamed: dict[str, Any] = _renamed(obj, dict(aliases), aliases)
+    for number, obj in enumerate(objects, 1):
+        own = obj["metadata"]["name"] if obj["kind"] == "Node" else (obj.get("spec") or {}).get("nodeName")
+        renamed: dict[str, Any] = _renamed(obj, aliases, own if own in aliases else None)
         if obj["kind"] == "Pod":
-            pods += 1
-            renamed["metadata"] = {"name": f"pod-{pods}", "namespace": "anonymous"}
+            renamed["metadata"] = {"name": f"pod-{number}", "namespace": "anonymous"}
         elif obj["kind"] == "ResourceSlice":
-            renamed["metadata"]["name"] = f"slice-{len(result)}"
+            renamed["metadata"]["name"] = f"slice-{number}"
         result.append(renamed)
     return result
 
 
-def _renamed(value: Any, exact: dict[str, str], aliases: list[tuple[str, str]]) -> Any:
+def _renamed(value: Any, aliases: Mapping[str, str], own: str | None) -> Any:
     if isinstance(value, dict):
-        return {key: _renamed(one, exact, aliases) for key, one in value.items()}
+        return {key: _renamed(one, aliases, own) for key, one in value.items()}
     if isinstance(value, list):
-        return [_renamed(one, exact, aliases) for one in value]
+        return [_renamed(one, aliases, own) for one in value]
     if not isinstance(value, str):
         return value
-    if value in exact:
-        return exact[value]
-    for name, alias in aliases:
-        # Short names ("a") would be found inside everything; such texts are not derived from them.
-        if len(name) > 3 and name in value:
-            return value.replace(name, alias)
-    return value
+    if value in aliases:
+        return aliases[value]
+    # A short name ("a") would be found inside everything; such texts are not made from it.
+    return value.replace(own, aliases[own]) if own and len(own) > 3 else value
