@@ -47,7 +47,11 @@ class Judge:
     left: int = _BUDGET_STEPS
 
     def claims(self, claims: Sequence[Wanted], node: Node) -> bool:
-        """Takes devices for all of these claims on the node, or nothing."""
+        """Takes devices for all of these claims on the node, or nothing. Admin access beside other requests is not
+        certain: within one Pod they keep each other from a device, by their order."""
+        requests = [request for claim in claims for request in claim.requests]
+        if len(set(requests)) > 1 and any(one.is_admin for request in requests for one in request.alternatives):
+            return False
         devices = candidates(self.inventory, node, self.question)
         return next(self._claims(claims, devices), None) is not None
 
@@ -115,10 +119,10 @@ class Judge:
         return all(selector.of(Values(device.shape)) is Truth.YES for selector in one.selectors)
 
     def _take(self, one: Alternative, device: Device, held: list[tuple[Alternative, str, Device]]) -> bool:
-        if one.is_admin:
-            return all(other.id != device.id for _, _, other in held)
         if device.shape.is_multiple:
             return not device.shape.capacities
+        if one.is_admin:
+            return all(other.id != device.id for _, _, other in held)
         if device.id in self.hands.taken:
             return False
         limits = self.inventory.counters.get(device.pool, {})

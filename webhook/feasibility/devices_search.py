@@ -63,6 +63,8 @@ def is_known(offer: Offer) -> bool:
         return False
     if any(constraint.is_distinct for claim in claims for constraint in claim.constraints):
         return False
+    if sum(len(claim.requests) for claim in claims) > 1 and any(asked.is_admin for asked in offer.asked.values()):
+        return False  # within one Pod, admin access and other requests keep each other from a device, by their order
     everything = (1 << len(offer.stock.kinds)) - 1
     for asked in offer.asked.values():
         if asked.is_open or asked.sure != everything:
