@@ -15,6 +15,7 @@ GPU = {"limits": {"nvidia.com/gpu": "1"}, "requests": {"nvidia.com/gpu": "1"}}
 CPU = {"limits": {"cpu": "1"}, "requests": {"cpu": "500m", "memory": "1Gi"}}
 CLAIM = [{"name": "gpu", "resourceClaimName": "gpu"}]
 ANNOTATION = {"scheduling.k8s.io/group-template-name": "workers"}
+ASKS_MUSTER = {"muster.dev/expected-run-time": "2h"}
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,9 @@ def pods() -> Iterator[Shape]:
     yield Shape("another class", _object("v1", "Pod", pod_spec(priorityClassName=OTHER_CLASS)), False)
     yield Shape("nodeName", _object("v1", "Pod", pod_spec(nodeName="n")), False)
     yield Shape("a group annotation", _object("v1", "Pod", pod_spec(), annotations=ANNOTATION), True)
+    yield Shape("an annotation of ours", _object("v1", "Pod", pod_spec(), annotations=ASKS_MUSTER), True)
+    stranger = {"muster.dev/seen-by": "alice", "not-muster.dev/barrier": "8"}
+    yield Shape("annotations that nobody reads", _object("v1", "Pod", pod_spec(), annotations=stranger), False)
     yield Shape("a long dotted name", _object("v1", "Pod", pod_spec(), name="a." + "b" * 70), False)
     yield Shape(
         "labels and annotations", _object("v1", "Pod", pod_spec(), annotations={"a": "b"}, labels={"c": "d"}), False
@@ -85,6 +89,10 @@ def jobs(*, traps: bool) -> Iterator[Shape]:
     template_annotated = _job_spec()
     template_annotated["template"]["metadata"] = {"annotations": ANNOTATION}
     yield Shape("group annotation on the template", _object("batch/v1", "Job", template_annotated), True)
+    yield Shape("an annotation of ours", _object("batch/v1", "Job", _job_spec(), annotations=ASKS_MUSTER), True)
+    asking = _job_spec()
+    asking["template"]["metadata"] = {"annotations": {"muster.dev/barrier": "8"}}
+    yield Shape("an annotation of ours on the template", _object("batch/v1", "Job", asking), True)
     yield Shape("other annotations", _object("batch/v1", "Job", _job_spec(), annotations={"a": "b"}), False)
     yield Shape("nodeName", _object("batch/v1", "Job", _job_spec(pod_spec(nodeName="n"))), False)
     yield from _job_names(traps)
@@ -125,6 +133,7 @@ def cron_jobs() -> Iterator[Shape]:
     yield Shape("scheduling", _cron_job(_job_spec(scheduling={"schedulingPolicy": {"gang": {}}})), True)
     yield Shape("any class", _cron_job(_job_spec(pod_spec(priorityClassName=OTHER_CLASS))), False)
     yield Shape("a group annotation", _cron_job(_job_spec(), annotations=ANNOTATION), True)
+    yield Shape("an annotation of ours", _cron_job(_job_spec(), annotations=ASKS_MUSTER), True)
 
 
 def replicated() -> Iterator[Shape]:
@@ -148,6 +157,7 @@ def job_sets(*, extended: bool) -> Iterator[Shape]:
         True,
     )
     yield Shape("a group annotation", _job_set(_job_spec(), annotations=ANNOTATION), True)
+    yield Shape("an annotation of ours", _job_set(_job_spec(), annotations=ASKS_MUSTER), True)
     if extended:
         yield Shape("scheduling", _job_set(_job_spec(scheduling={"schedulingPolicy": {"gang": {}}})), True)
 

@@ -198,6 +198,7 @@ def test_what_is_said_twice_is_said_the_same() -> None:
     """Registration may import neither the rules nor the pipeline, so it repeats a few of their facts."""
     from webhook.admission import scope
     from webhook.edge import app
+    from webhook.plan import annotations
     from webhook.plan.parts import GROUP_TEMPLATE_ANNOTATION
     from webhook.registration import conditions, render
     from webhook.rules import _traps
@@ -205,6 +206,8 @@ def test_what_is_said_twice_is_said_the_same() -> None:
     assert conditions._METADATA_THAT_MATTERS == scope._METADATA_THAT_MATTERS
     assert conditions.JOB_NAME_LENGTH_MAX == _traps.JOB_NAME_LENGTH_MAX
     assert GROUP_TEMPLATE_ANNOTATION in conditions.GROUP_ANNOTATIONS
+    words = {word for word in vars(annotations).values() if isinstance(word, str) and word.startswith("muster.dev/")}
+    assert set(conditions.OWN_ANNOTATIONS) == words
     assert set(render.SYSTEM_NAMESPACES) == scope.SYSTEM_NAMESPACES
     for path in render.PATHS.values():
         assert (path.split("/")[2:] or ["default"])[0] in app._ENTRIES

@@ -1,7 +1,7 @@
 """matchConditions: which objects reach Muster at all, rendered from the policy.
 
-Promise 1: *ordinary* objects never do (no schedulingGroup, `spec.scheduling`, group annotation, resourceClaims, guarded
-resource or PriorityClass of a tier). Beside them only plain Jobs of a shape that 1.37 is known to trap get in, and a
+Promise 1: *ordinary* objects never do (no schedulingGroup, `spec.scheduling`, annotation of a group or of Muster's own,
+resourceClaims, guarded resource or PriorityClass of a tier). Beside them only plain Jobs of a shape that 1.37 is known to trap get in, and a
 PriorityClass that would trap all Jobs of the cluster.
 
 Each condition reads "another kind, or something to look at", so that all can hold together; an object reaches Muster
@@ -23,6 +23,10 @@ _USERNAME = "request.userInfo.username"
 
 # The job controller reads the first; the second is declared in 1.37 and read by nothing, which a user cannot know.
 GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-template-name", "scheduling.k8s.io/parent-compositepodgroup")
+
+# Who writes one of these asks to be judged by it. By name, since looking for the prefix would take a step for each
+# annotation, and how many those are is up to whoever writes the object: an expression that runs out of steps refuses it.
+OWN_ANNOTATIONS = ("muster.dev/barrier", "muster.dev/checkpoint-interval", "muster.dev/expected-run-time")
 
 # The Workload of a root Job has a template called "<job>-pgt-0", which must be a DNS label: 63 - 6.
 JOB_NAME_LENGTH_MAX = 57
@@ -121,8 +125,8 @@ def _asks_for(resource: str) -> str:
 
 
 def _annotated(*metadata: str) -> str:
-    """Does one of these metadata hold an annotation that asks for a group?"""
-    wanted = any_of(*(f"{literal(annotation)} in a" for annotation in GROUP_ANNOTATIONS))
+    """Does one of these metadata hold an annotation that asks for a group, or for Muster?"""
+    wanted = any_of(*(f"{literal(annotation)} in a" for annotation in (*GROUP_ANNOTATIONS, *OWN_ANNOTATIONS)))
     return some("a", (f"{at}.?annotations" for at in metadata), wanted)
 
 
