@@ -13,7 +13,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from webhook.cli.policies import KNOWN, SHIPPED
+from webhook.admission.known import KNOWN
+from webhook.cli.policies import SHIPPED
 from webhook.cli.registration import to_yaml
 from webhook.policy.load import parse_policies
 from webhook.registration.render import ServiceRef, Target, render_webhook_configurations

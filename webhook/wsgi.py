@@ -16,33 +16,26 @@ from flask import Flask
 from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
+from webhook.admission.known import KNOWN
 from webhook.admission.pipeline import Pipeline
 from webhook.edge.app import create_app
 from webhook.facts.source import FactSource
 from webhook.inventory.build import build as build_snapshot
 from webhook.inventory.profile import settings_of
 from webhook.inventory.snapshot import Snapshot
-from webhook.mutations.catalogue import MUTATIONS
 from webhook.observe.log import make_logger
 from webhook.observe.metrics import Metrics
 from webhook.observe.observer import RequestObserver
 from webhook.observe.quota import QuotaMetrics
-from webhook.policy.load import Known, LoadedPolicies, PolicyError, default_policies, load_policies
+from webhook.policy.load import LoadedPolicies, PolicyError, default_policies, load_policies
 from webhook.policy.reload import PolicyFiles
-from webhook.quota.charging import RULE as QUOTA_RULE
 from webhook.quota.ledger import Ledger
 from webhook.quota.model import QuotaError
 from webhook.quota.pricer import counted_among, quotas_among
 from webhook.quota.store import InMemoryStore
-from webhook.rules.catalogue import CATALOGUE
 from webhook.settings import Settings
 from webhook.sources.folder import ObjectSetSource
 from webhook.tls.reload import ReloadState
-
-KNOWN: Final = Known(
-    rules=frozenset(rule.META.id for rule in CATALOGUE) | {QUOTA_RULE},
-    mutations=frozenset(mutation.META.id for mutation in MUTATIONS),
-)
 
 SYNC_SECONDS_MAX: Final = 30.0
 """A new replica waits so long for the agent's first lists, so that its first requests are not all read live. After that

@@ -14,7 +14,8 @@ import pytest
 from cryptography import x509
 
 from tests.chart.conftest import CHART, Helm, JsonObject, Template, of_kind, only, template_words
-from webhook.cli.policies import KNOWN, SHIPPED
+from webhook.admission.known import KNOWN
+from webhook.cli.policies import SHIPPED
 from webhook.cluster.inventory_kinds import INVENTORY_KINDS
 from webhook.objects.kinds import KINDS
 from webhook.policy.load import LoadedPolicies, load_policies

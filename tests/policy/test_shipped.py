@@ -12,7 +12,8 @@ import jsonschema_rs
 import pytest
 from ruamel.yaml import YAML
 
-from webhook.cli.policies import KNOWN, SHIPPED
+from webhook.admission.known import KNOWN
+from webhook.cli.policies import SHIPPED
 from webhook.policy.effective import EffectivePolicy
 from webhook.policy.load import LoadedPolicies, PolicyError, load_policies, parse_policies
 from webhook.policy.schema import SCHEMA_FILE, main, schema, schema_text

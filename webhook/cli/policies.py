@@ -9,17 +9,10 @@ from pathlib import Path
 
 import typer
 
-from webhook.mutations.catalogue import MUTATIONS
-from webhook.policy.load import Known, LoadedPolicies, PolicyError, default_policies, load_policies
-from webhook.quota.charging import RULE as QUOTA_RULE
-from webhook.rules.catalogue import CATALOGUE
+from webhook.admission.known import KNOWN
+from webhook.policy.load import LoadedPolicies, PolicyError, default_policies, load_policies
 
 SHIPPED = ("baseline", "strict", "staging-dry-run")
-
-KNOWN = Known(
-    rules=frozenset(rule.META.id for rule in CATALOGUE) | {QUOTA_RULE},
-    mutations=frozenset(mutation.META.id for mutation in MUTATIONS),
-)
 
 
 def shipped_folder() -> Path:

@@ -147,10 +147,11 @@ def _worker_ended(_arbiter: Any, worker: Any) -> None:
 def _agent(settings: Settings) -> None:
     """Be the agent, until told to stop."""
     from webhook import agent
+    from webhook.admission.known import KNOWN
     from webhook.observe.log import configure, make_logger
     from webhook.observe.metrics import Metrics
     from webhook.observe.quota import QuotaMetrics
-    from webhook.wsgi import KNOWN, policies_of
+    from webhook.wsgi import policies_of
 
     configure(settings.log_format)
     assert settings.snapshot_dir is not None  # noqa: S101  given by `serve`
