@@ -19,6 +19,10 @@ from webhook.inventory.snapshot import Snapshot
 from webhook.objects.fieldpath import FieldPath
 from webhook.objects.kinds import find, split_api_version
 from webhook.objects.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
+from webhook.quota.ledger import Ledger
+from webhook.quota.model import QuotaError, TierQuota
+from webhook.quota.pricer import is_quota, quotas_among
+from webhook.quota.store import InMemoryStore
 from webhook.reports import json as json_report
 from webhook.reports import text as text_report
 from webhook.reports.entry import Review, ReviewEntry, Unreadable
@@ -39,9 +43,12 @@ def review_manifests(
     complete: bool = False,
     unreadable: Sequence[Unreadable] = (),
     inventory: Snapshot | None = None,
+    quotas: Sequence[TierQuota] = (),
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Review:
-    """Each object is judged as its CREATE, with the others of the set as its surroundings."""
+    """Each object is judged as its CREATE, with the others of the set as its surroundings. quotas: charged in the order of
+    the objects, on top of what they say is in use."""
+    ledger = Ledger(InMemoryStore(quotas)) if quotas else None
     source = ObjectSetSource(
         [*BUILT_IN_OBJECTS, *(manifest.raw for manifest in manifests)],
         complete=complete,
@@ -52,6 +59,8 @@ def review_manifests(
     for manifest in manifests:
         group, _ = split_api_version(str(manifest.raw.get("apiVersion") or ""))
         word = manifest.raw.get("kind")
+        if is_quota(manifest.raw):
+            continue
         kind = find(group, word) if isinstance(word, str) else None
         if kind is None or not kind.judged:
             passed_over[str(word or "(no kind)")] += 1
@@ -63,6 +72,7 @@ def review_manifests(
             clock=clock,
             complete_set=complete,
             inventory=lambda: inventory,
+            ledger=ledger,
         )
         request = request_for(manifest.raw, namespace, user)
         verdict = _judge(pipeline, request)
@@ -164,6 +174,18 @@ def read_inputs(paths: Sequence[str]) -> tuple[list[Manifest], list[Unreadable]]
     return manifests, unreadable
 
 
+def _quotas(manifests: Sequence[Manifest]) -> tuple[list[TierQuota], list[Unreadable]]:
+    """The TierQuotas among manifests, and those that cannot be used."""
+    quotas: list[TierQuota] = []
+    unusable: list[Unreadable] = []
+    for manifest in manifests:
+        try:
+            quotas += quotas_among([manifest.raw])
+        except QuotaError as error:
+            unusable.append(Unreadable(file=manifest.file, line=manifest.line, message=str(error)))
+    return quotas, unusable
+
+
 def review(
     paths: Annotated[
         list[str], typer.Argument(metavar="FILE|DIR|-...", help="manifests, folders, or - for standard input")
@@ -181,6 +203,12 @@ def review(
             metavar="FILE|DIR", help="nodes and devices: kubectl get nodes,resourceslices,deviceclasses -o yaml"
         ),
     ] = None,
+    quota: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE|DIR", help="TierQuotas: kubectl get tierquotas -o yaml; those in the set count as well"
+        ),
+    ] = None,
     output: Annotated[Literal["text", "json"], typer.Option("--output", "-o")] = "text",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="also what is fine or could not be checked")] = False,
 ) -> None:
@@ -190,6 +218,8 @@ def review(
 
     policies, policy_name = policies_from(policy or [])
     manifests, unreadable = read_inputs(paths)
+    given, unreadable_quotas = read_inputs(quota or [])
+    quotas, unusable = _quotas([*manifests, *given])
     result = review_manifests(
         manifests,
         policies,
@@ -197,7 +227,8 @@ def review(
         namespace=namespace,
         user=UserInfo(username=as_user, groups=tuple(as_group or ())),
         complete=complete,
-        unreadable=unreadable,
+        unreadable=[*unreadable, *unreadable_quotas, *unusable],
+        quotas=quotas,
         inventory=snapshot_from(inventory or [], policies.policy.spec.cluster),
     )
     print(json_report.render(result) if output == "json" else text_report.render(result, verbose=verbose))

@@ -136,12 +136,14 @@ def _what_is_left(obj: core.Base) -> core.Base:
 
 
 # ---- a set of files as a cluster ----------------------------------------------------------------------------------
+def is_quota(raw: Mapping[str, Any]) -> bool:
+    return raw.get("kind") == KIND and split_api_version(str(raw.get("apiVersion") or ""))[0] == "muster.dev"
+
+
 def quotas_among(objects: Iterable[Mapping[str, Any]]) -> list[TierQuota]:
     """The TierQuotas of a set of manifests, with the books they bring along. Raises QuotaError."""
-    mine = [
-        raw for raw in objects if raw.get("kind") == KIND and str(raw.get("apiVersion", "")).startswith("muster.dev/")
-    ]
-    return [replace(quota, counted_scope=quota.scope) for quota in map(from_raw, mine)]
+    quotas = [from_raw(raw) for raw in objects if is_quota(raw)]
+    return [replace(quota, counted_scope=quota.scope) for quota in quotas]
 
 
 def counted_among(
