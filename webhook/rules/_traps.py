@@ -17,6 +17,7 @@ from webhook.plan.job import plan_job
 from webhook.plan.model import CompositeGroup, GroupOrigin, LeafGroup
 from webhook.rules._groups import view_of
 from webhook.rules._jobs import may_adopt
+from webhook.rules._schedulers import unless
 from webhook.verdict import Action
 
 # k8s.io/apimachinery validation.DNS1123LabelMaxLength: the name of a group template is a DNS label.
@@ -55,7 +56,7 @@ class MadeGroup:
 _JOB = "the Job controller cannot make the PodGroup, so the Job gets no Pod, and no event says why"
 _CHILD = "the Job controller cannot make the child Job's PodGroup, so that Job gets no Pod, and no event says why"
 _OBJECT = "the API server refuses this group"
-_TEMPLATE = "the API server refuses each group made as this template says"
+_TEMPLATE = "the API server refuses each group made of this"
 
 
 def made_groups(facts: Facts) -> Iterator[MadeGroup]:
@@ -120,7 +121,7 @@ def _by_job_controller(facts: Facts, leaf: LeafGroup) -> Iterator[MadeGroup]:
             preemption_policy=None,
             field=leaf.priority_class_path,
             at_most=cap,
-            effect=_JOB,
+            effect=_JOB + unless(facts),
         )
         return
     view = view_of(facts, leaf).value

@@ -50,6 +50,7 @@ from webhook.facts.model import Facts, Operation
 from webhook.objects.fieldpath import FieldPath
 from webhook.plan.model import GroupOrigin, PodSet
 from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
+from webhook.rules._schedulers import unless
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding
 
@@ -88,8 +89,8 @@ def _finding(facts: Facts, gang: Gang, pod_count: int) -> Finding:
         field=group.min_count_path if explicit else group.pod_sets[0].pod_count_path,
         message=(
             f'{"is" if explicit else "makes minCount"} {gang.min_count}, but "{limit_path}" {limit} allows only '
-            f"{pods(pod_count)}: 1.37 starts none of a gang before minCount exist, so they stay Pending for ever, without "
-            "an event"
+            f"{pods(pod_count)}: 1.37 starts none of a gang before minCount exist, so {_who(facts)} stay Pending for ever, "
+            f"without an event{unless(facts, gang.pod_sets)}"
         ),
         fix=f"set {mine} to {max(1, pod_count)} or less{raised}",
         seen=gang.min_count,
@@ -97,6 +98,10 @@ def _finding(facts: Facts, gang: Gang, pod_count: int) -> Finding:
         excess=gang.min_count - pod_count,
         at_most=cap_on_update(facts, gang),
     )
+
+
+def _who(facts: Facts) -> str:
+    return "they" if facts.operation is Operation.CREATE else "those that do not run yet"
 
 
 def _limit(pod_set: PodSet, pod_count: int) -> tuple[FieldPath | None, int | None]:

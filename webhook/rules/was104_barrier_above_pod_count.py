@@ -26,7 +26,7 @@ template: {spec: {containers: [{command: [torchrun, "--nnodes=4:8", train.py]}]}
 ## Denied
 ```yaml
 parallelism: 4
-scheduling: {schedulingPolicy: {gang: {}}}
+scheduling: {schedulingPolicy: {gang: {}}}       # a warning
 template: {spec: {containers: [{command: [torchrun, --nnodes=8, train.py]}]}}
 ```
 
@@ -87,9 +87,9 @@ def _finding(facts: Facts, gang: Gang, found: Waiting, least: int) -> Finding:
         field=found.barrier.path,
         message=(
             f'{found.barrier.text} waits for {pods(least)}, and "{gang.pod_sets[0].pod_count_path}" allows {pod_count}: '
-            "they hold their nodes and wait, unless another object brings the rest"
+            "they hold nodes and wait unless others bring the rest"
         ),
-        fix=f'make it {pod_count}, or raise the Pods to {least}; if others bring them, annotate {BARRIER}: "{pod_count}"',
+        fix=f'use {pod_count}, or {pods(least)}, or annotate {BARRIER}: "{pod_count}" if others bring the rest',
         seen=least,
         limit=pod_count,
         excess=least - pod_count,

@@ -18,14 +18,24 @@ env, command, args and resources of the containers, the number of Pods
 
 ## Allowed
 ```yaml
-parallelism: 2          # 4 GPUs each
-env: [{name: WORLD_SIZE, value: "8"}]     # or "2"
+parallelism: 2
+scheduling: {schedulingPolicy: {gang: {}}}
+template:
+  spec:
+    containers:
+    - resources: {limits: {nvidia.com/gpu: 4}}
+      env: [{name: WORLD_SIZE, value: "8"}]     # or "2"
 ```
 
 ## Denied
 ```yaml
-parallelism: 2          # 4 GPUs each
-env: [{name: WORLD_SIZE, value: "16"}]
+parallelism: 2
+scheduling: {schedulingPolicy: {gang: {}}}
+template:
+  spec:
+    containers:
+    - resources: {limits: {nvidia.com/gpu: 4}}
+      env: [{name: WORLD_SIZE, value: "16"}]    # a warning
 ```
 
 ## Fix
@@ -82,7 +92,7 @@ def _mismatch(found: Waiting, at_most: Action) -> Iterator[Finding]:
             f'"{barrier.text}" is neither {pod_count} (the Pods) nor {counts} (their processes): the application waits '
             "for members that nobody starts, or ends at once"
         ),
-        fix=f"set it to {processes[-1] if processes else pod_count}, or annotate the number of Pods as {BARRIER}",
+        fix=f'set it to {processes[-1] if processes else pod_count}, or annotate {BARRIER}: "{pod_count}"',
         seen=barrier.minimum,
         limit=[pod_count, *processes],
         at_most=at_most,

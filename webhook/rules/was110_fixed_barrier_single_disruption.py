@@ -17,12 +17,14 @@ the PodGroup
 
 ## Allowed
 ```yaml
+parallelism: 4
 scheduling: {schedulingPolicy: {gang: {}}, disruptionMode: {all: {}}}
 template: {spec: {containers: [{command: [torchrun, --nnodes=4, train.py]}]}}
 ```
 
 ## Denied
 ```yaml
+parallelism: 4
 scheduling: {schedulingPolicy: {gang: {}}}       # a warning
 template: {spec: {containers: [{command: [torchrun, --nnodes=4, train.py]}]}}
 ```
@@ -72,7 +74,7 @@ def check(facts: Facts) -> Iterator[Finding]:
                 f"the application needs all {pods.minimum} Pods ({barrier.text}), and disruptionMode single lets "
                 "preemption take one of them: the others keep their nodes and wait"
             ),
-            fix=f"create {gang.title} with disruptionMode {{all: {{}}}}; it cannot be changed later"
+            fix=f"create {gang.title} again with disruptionMode {{all: {{}}}}"
             if gang.shared
             else "set it to {all: {}}; it cannot be changed later",
             seen="single",

@@ -84,7 +84,7 @@ def _group_count(facts: Facts, composite: CompositeGroup) -> tuple[int | None, b
 
 def _finding(composite: CompositeGroup, min_group_count: int, group_count: int, proven: bool) -> Finding:
     if proven:
-        what = f"only {group_count} can have it as parent: none of them ever starts, and no event says so"
+        what = f"only {group_count} groups have it as parent: none of them ever starts, and no event says so"
         fix = f"set it to {group_count} or less, or add groups"
     else:
         what = f"there are {group_count} child templates: unless one makes several groups, none ever starts, without an event"

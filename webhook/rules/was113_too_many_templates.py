@@ -15,14 +15,23 @@ makes one template for each role of a job (head and worker groups) runs into the
 ```yaml
 kind: Workload
 spec:
-  podGroupTemplates: [...]   # 8 or fewer
+  podGroupTemplates: [{name: head, ...}, {name: workers, ...}]   # 8 or fewer
 ```
 
 ## Denied
 ```yaml
 kind: Workload
 spec:
-  podGroupTemplates: [...]   # 9
+  podGroupTemplates:         # 9
+  - {name: role-0, ...}
+  - {name: role-1, ...}
+  - {name: role-2, ...}
+  - {name: role-3, ...}
+  - {name: role-4, ...}
+  - {name: role-5, ...}
+  - {name: role-6, ...}
+  - {name: role-7, ...}
+  - {name: role-8, ...}
 ```
 
 ## Fix

@@ -25,9 +25,11 @@ number of Pods of each role
 kind: JobSet
 spec:
   replicatedJobs:
-  - name: leader     # template names PodGroup "leaders"
-  - name: worker     # template names PodGroup "workers"
+  - name: leader
+    template: {spec: {parallelism: 1, template: {spec: {schedulingGroup: {podGroupName: leaders}}}}}
+  - name: worker
     dependsOn: [{name: leader, status: Ready}]
+    template: {spec: {parallelism: 2, template: {spec: {schedulingGroup: {podGroupName: workers}}}}}
 ```
 
 ## Denied
@@ -36,9 +38,11 @@ spec:
 kind: JobSet
 spec:
   replicatedJobs:
-  - name: leader     # 1 Pod, names PodGroup "train"
-  - name: worker     # 2 Pods, names PodGroup "train"
+  - name: leader
+    template: {spec: {parallelism: 1, template: {spec: {schedulingGroup: {podGroupName: train}}}}}
+  - name: worker
     dependsOn: [{name: leader, status: Ready}]
+    template: {spec: {parallelism: 2, template: {spec: {schedulingGroup: {podGroupName: train}}}}}
 ```
 
 ## Fix

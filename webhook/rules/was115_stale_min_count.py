@@ -20,14 +20,14 @@ The number of Pods before and after, the application's barrier, the PodGroup's m
 ```yaml
 # PodGroup "train": minCount 4
 kind: Deployment
-spec: {replicas: 5}    # was 11
+spec: {replicas: 5, template: {spec: {schedulingGroup: {podGroupName: train}}}}    # replicas were 11
 ```
 
 ## Denied
 ```yaml
 # PodGroup "train": minCount 11
 kind: Deployment
-spec: {replicas: 5}    # was 11: a warning
+spec: {replicas: 5, template: {spec: {schedulingGroup: {podGroupName: train}}}}    # replicas were 11: a warning
 ```
 
 ## Fix

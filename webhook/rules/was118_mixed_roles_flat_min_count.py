@@ -17,12 +17,28 @@ Where roles start one after another this is the only way to share a group, and t
 
 ## Allowed
 ```yaml
-# one PodGroup with minCount 9 for 1 + 8 Pods, or one PodGroup for each role
+# PodGroup "train": minCount 9
+kind: JobSet
+spec:
+  replicatedJobs:
+  - name: head
+    template: {spec: {parallelism: 1, template: {spec: {schedulingGroup: {podGroupName: train}}}}}
+  - name: workers
+    template: {spec: {parallelism: 8, template: {spec: {schedulingGroup: {podGroupName: train}}}}}
 ```
 
 ## Denied
 ```yaml
-# one PodGroup with minCount 9 for a head (1), cpu workers (10) and gpu workers (4)
+# PodGroup "train": minCount 9
+kind: JobSet
+spec:
+  replicatedJobs:
+  - name: head
+    template: {spec: {parallelism: 1, template: {spec: {schedulingGroup: {podGroupName: train}}}}}
+  - name: cpu
+    template: {spec: {parallelism: 10, template: {spec: {schedulingGroup: {podGroupName: train}}}}}
+  - name: gpu
+    template: {spec: {parallelism: 4, template: {spec: {schedulingGroup: {podGroupName: train}}}}}
 ```
 
 ## Fix
@@ -71,7 +87,7 @@ def _finding(gang: Gang, missing: list[PodSet], pod_count: int) -> Finding:
             f"{gang.title} starts with any {gang.min_count} of {pod_count} Pods: it may hold its nodes and wait for all "
             f"Pods of {names}"
         ),
-        fix=f"make a PodGroup for each role, under a CompositePodGroup, or set minCount to {pod_count}",
+        fix=f"use a PodGroup for each role, or minCount {pod_count}",
         seen=gang.min_count,
         limit=pod_count,
     )

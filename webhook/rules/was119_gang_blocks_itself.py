@@ -50,6 +50,7 @@ from webhook.facts.model import Facts
 from webhook.objects.fieldpath import FieldPath
 from webhook.plan.model import PodSet
 from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
+from webhook.rules._schedulers import unless
 from webhook.rules._self_match import own_namespace, selects
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
@@ -118,7 +119,7 @@ def _anti_affinity(pod_set: PodSet, key: str, namespace: str) -> Iterator[_Block
         if not isinstance(term, Mapping) or term.get("topologyKey") != key or not own_namespace(term, namespace):
             continue
         if _matches_itself(term, pod_set):
-            yield _Block(at.at(index), "this anti-affinity against themselves", 1, proven=True)
+            yield _Block(at.at(index), "this anti-affinity", 1, proven=True)
 
 
 def _spread(pod_set: PodSet, key: str) -> Iterator[_Block]:
@@ -149,7 +150,8 @@ def _matches_itself(owner: Mapping[str, object], pod_set: PodSet) -> bool:
 
 
 def _finding(facts: Facts, gang: Gang, block: _Block, fitting: int, proven: bool) -> Finding:
-    outcome = "no cluster can place it" if block.proven else f"it waits, unless {block.unless}"
+    never = f"it fits no cluster{unless(facts, gang.pod_sets)}"
+    outcome = never if block.proven else f"it waits, unless {block.unless}"
     return Finding(
         field=block.path,
         message=(

@@ -38,6 +38,7 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.objects.fieldpath import METADATA
+from webhook.rules._schedulers import unless
 from webhook.rules._traps import (
     JOB_NAME_LENGTH_MAX,
     LABEL_LENGTH_MAX,
@@ -68,7 +69,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         message=(
             f"has {length} characters, and {JOB_NAME_LENGTH_MAX} is the most: 1.37 calls the Job's group template "
             f'"<job>{TEMPLATE_SUFFIX}", which may have {LABEL_LENGTH_MAX}, so the Job controller cannot make the Workload '
-            "and the Job never gets a Pod"
+            f"and the Job never gets a Pod{unless(facts)}"
         ),
         fix=f"shorten the name to {JOB_NAME_LENGTH_MAX} characters or less",
         seen=length,

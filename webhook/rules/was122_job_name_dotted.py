@@ -37,6 +37,7 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.objects.fieldpath import METADATA
+from webhook.rules._schedulers import unless
 from webhook.rules._traps import TEMPLATE_SUFFIX, generated_base, job_gate_cap, own_group
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
@@ -62,7 +63,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         field=METADATA / ("name" if base is None else "generateName"),
         message=(
             f'"{name}" has a dot: 1.37 calls the Job\'s group template "<job>{TEMPLATE_SUFFIX}", which must have none, '
-            "so the Job controller cannot make the Workload and the Job never gets a Pod"
+            f"so the Job controller cannot make the Workload and the Job never gets a Pod{unless(facts)}"
         ),
         fix=f'write "{name.replace(".", "-")}"',
         seen=name,

@@ -38,6 +38,7 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.objects.fieldpath import METADATA
+from webhook.rules._schedulers import unless
 from webhook.rules._traps import (
     GENERATED_BASE_LENGTH_MAX,
     JOB_NAME_LENGTH_MAX,
@@ -71,9 +72,9 @@ def check(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         field=METADATA / "generateName",
         message=(
-            f"has {len(base)} characters, and {_BASE_LENGTH_MAX} is the most: the API server adds {RANDOM_LENGTH} (the name "
-            f'has {name_length}), and the group template "<job>{TEMPLATE_SUFFIX}" of 1.37 may have {LABEL_LENGTH_MAX}: the '
-            "Job controller cannot make the Workload and the Job never gets a Pod"
+            f"has {len(base)} characters, {_BASE_LENGTH_MAX} is the most: the API server adds {RANDOM_LENGTH} (the name "
+            f'has {name_length}), and the group template "<job>{TEMPLATE_SUFFIX}" may have {LABEL_LENGTH_MAX}: in 1.37 the '
+            f"Job controller cannot make the Workload and makes no Pod{unless(facts)}"
         ),
         fix=f"shorten generateName to {_BASE_LENGTH_MAX} characters or less",
         seen=len(base),

@@ -117,7 +117,7 @@ def _finding(facts: Facts, named: _Named) -> Finding:
     return Finding(
         field=named.field,
         message=f'names PriorityClass "{named.name}", which does not exist: until it does, {named.effect}',
-        fix=f'name "{near}", or have the class created' if near else "name a class that exists, or have it created",
+        fix=f'name "{near}", or have it created' if near else "name one that exists, or have it created",
         seen=named.name,
         limit=near,
         at_most=named.at_most,

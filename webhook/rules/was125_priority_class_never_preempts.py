@@ -81,8 +81,8 @@ def _finding(made: MadeGroup, priority_class: core.PriorityClass) -> Finding:
     return Finding(
         field=made.field,
         message=(
-            f'gets PriorityClass "{name}"{default} with preemptionPolicy "{_NEVER}", and the group, which has to say so itself, '
-            f"does not: in 1.37 {made.effect}"
+            f'gets PriorityClass "{name}"{default} with preemptionPolicy "{_NEVER}", and the group does not '
+            f"say so itself: in 1.37 {made.effect}"
         ),
         fix=_fix(made),
         seen=_NEVER,

@@ -49,6 +49,7 @@ from webhook.objects.fieldpath import METADATA
 from webhook.plan.model import LeafGroup, PlannedClaim
 from webhook.rules._groups import view_of
 from webhook.rules._quotas import Limit, object_limits
+from webhook.rules._schedulers import unless
 from webhook.rules._traps import delegated_groups, job_gate_cap, own_group
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
@@ -132,7 +133,7 @@ def _finding(facts: Facts, limit: Limit, need: int, room: int, at_most: Action) 
         field=METADATA / "namespace",
         message=(
             f'the ResourceQuota "{limit.quota}" {has} of "{limit.resource}", and this {facts.kind} needs {need}: without its '
-            f"{what} {effect}"
+            f"{what} {effect}{unless(facts)}"
         ),
         fix=f"have it raised by {need - room} or more, or taken out of the quota",
         seen=need,

@@ -129,8 +129,7 @@ def _finding(facts: Facts, group: LeafGroup, count: int, who: str, at_most: Acti
     return Finding(
         field=group.path,
         message=(
-            f"{who} take {count} groups from {template}, and 1.37 gives them all one name: while the first Job exists, "
-            "the second gets no Pod, and no event says why"
+            f"{who} make {count} groups of one name, by {template}: while one Job exists, the next silently gets no Pod"
         ),
         fix="name another template for each child Job, or let all Pods name one PodGroup of your own by schedulingGroup",
         seen=count,

@@ -81,4 +81,4 @@ def _others(facts: Facts, group: LeafGroup) -> str:
         key = topology.topology[0].key if topology and topology.topology else None
     if key is None:
         return ""
-    return f', and others wait for ever if such nodes are not in one "{key}"'
+    return f', and others wait for ever if such nodes are not in one domain of "{key}"'

@@ -69,9 +69,9 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
             yield Finding(
                 field=field,
                 message=(
-                    f'names PersistentVolumeClaim "{name}", which does not exist: the whole group waits for it, and 1.37 says '
-                    'SchedulerError about "DynamicResources", which misleads'
+                    f'names PersistentVolumeClaim "{name}", which does not exist: the whole group waits for it, and 1.37 '
+                    'wrongly names "DynamicResources"'
                 ),
-                fix="create the claim, or correct the name",
+                fix="create it, or correct the name",
                 seen=name,
             )

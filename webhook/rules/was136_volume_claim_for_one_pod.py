@@ -15,13 +15,19 @@ run one after another. Access modes of a claim are fixed when it is made.
 ## Allowed
 ```yaml
 # PersistentVolumeClaim "data" has accessModes: [ReadWriteMany]
-spec: {parallelism: 4, scheduling: {schedulingPolicy: {gang: {}}}, ...}
+spec:
+  parallelism: 4
+  scheduling: {schedulingPolicy: {gang: {}}}
+  template: {spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]}}
 ```
 
 ## Denied
 ```yaml
 # PersistentVolumeClaim "data" has accessModes: [ReadWriteOncePod]
-spec: {parallelism: 4, scheduling: {schedulingPolicy: {gang: {}}}, ...}     # each Pod mounts "data"
+spec:
+  parallelism: 4
+  scheduling: {schedulingPolicy: {gang: {}}}
+  template: {spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]}}
 ```
 
 ## Fix
@@ -35,13 +41,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webhook.facts.model import Facts
+from webhook.facts.model import Facts, Operation
 from webhook.objects import core
 from webhook.objects.fieldpath import FieldPath
 from webhook.plan.model import PodSet
 from webhook.rules._gangs import Gang, cap_on_update, gangs
 from webhook.rules._names import plural
 from webhook.rules._priorities import pod_cap
+from webhook.rules._schedulers import unless
 from webhook.rules._volumes import claim_names
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
@@ -94,9 +101,9 @@ def _finding(facts: Facts, gang: Gang, name: str, field: FieldPath, most: int) -
         field=field,
         message=(
             f'"{name}" is {_MODE}, so {plural(most, "Pod")} of {gang.title} can be placed at most, and it starts with '
-            f"{gang.min_count}: {_outlook(gang)}"
+            f"{gang.min_count}: {_outlook(facts, gang)}"
         ),
-        fix="use a ReadWriteMany claim, or a generic ephemeral volume (one claim for each Pod)",
+        fix="use a ReadWriteMany claim, or a generic ephemeral volume",
         seen=gang.min_count,
         limit=most,
         excess=gang.min_count - most,
@@ -104,5 +111,8 @@ def _finding(facts: Facts, gang: Gang, name: str, field: FieldPath, most: int) -
     )
 
 
-def _outlook(gang: Gang) -> str:
-    return "it waits until others bring Pods without it" if gang.shared else "it never starts"
+def _outlook(facts: Facts, gang: Gang) -> str:
+    if gang.shared:
+        return "it waits until others bring Pods without it"
+    what = "it" if facts.operation is Operation.CREATE else "what does not run yet"
+    return f"{what} never starts{unless(facts, gang.pod_sets)}"

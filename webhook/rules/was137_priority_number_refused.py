@@ -113,10 +113,11 @@ def _cap(facts: Facts, written: _Set, found: PriorityClass) -> Action:
 
 
 def _finding(written: _Set, given: Any, at_most: Action) -> Finding:
+    as_yet = " as yet" if at_most is Action.WARN and written.refused == _POD else ""
     return Finding(
         field=written.field,
         message=(
-            f'is "{written.value}", and {_class(written)} "{given}": the API server takes the template and refuses '
+            f'is "{written.value}", and {_class(written)} "{given}"{as_yet}: the API server takes the template and refuses '
             f"{written.refused}"
         ),
         fix=f'leave it out, and name a PriorityClass whose {written.what} is "{written.value}"',
@@ -127,4 +128,4 @@ def _finding(written: _Set, given: Any, at_most: Action) -> Finding:
 
 
 def _class(written: _Set) -> str:
-    return f"{class_text(written.class_name)} gives" if written.class_name else "without a PriorityClass it is"
+    return f"{class_text(written.class_name)} gives" if written.class_name else "with no PriorityClass it is"

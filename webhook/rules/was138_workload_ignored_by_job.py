@@ -97,5 +97,5 @@ def _finding(field: FieldPath, what: str) -> Finding:
     return Finding(
         field=field,
         message=f"{what}: in 1.37 all that it asks for is lost",
-        fix="write it in the Job's spec.scheduling, or let its Pods name a PodGroup of your own by schedulingGroup",
+        fix="write it in the Job's spec.scheduling, or name a PodGroup of your own by schedulingGroup",
     )

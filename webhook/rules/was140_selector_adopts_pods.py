@@ -77,8 +77,8 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
         yield Finding(
             field=SPEC / "selector",
             message=(
-                f"matches {plural(len(adopted), 'Pod')} without a controller ({quoted(adopted)}): the Job adopts them, and "
-                "1.37 makes no group for a Job that has Pods, so all run one by one"
+                f"matches {plural(len(adopted), 'Pod')} without a controller ({quoted(adopted)}): the Job adopts such Pods, "
+                "and 1.37 makes no group for a Job that has any, so all run one by one"
             ),
             fix="leave manualSelector and selector out, or delete these Pods first",
             seen=len(adopted),

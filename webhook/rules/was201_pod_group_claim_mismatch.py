@@ -22,18 +22,20 @@ The Pods' `resourceClaims`; the group's `resourceClaims`
 
 ## Allowed
 ```yaml
-# PodGroup "train"                            # Pod
-resourceClaims:                               resourceClaims:
-- name: gpu                                   - name: gpu
-  resourceClaimTemplateName: one-gpu            resourceClaimTemplateName: one-gpu
+# PodGroup "train" has resourceClaims: [{name: gpu, resourceClaimTemplateName: one-gpu}]
+kind: Pod
+spec:
+  schedulingGroup: {podGroupName: train}
+  resourceClaims: [{name: gpu, resourceClaimTemplateName: one-gpu}]
 ```
 
 ## Denied
 ```yaml
-# PodGroup "train"                            # Pod
-resourceClaims:                               resourceClaims:
-- name: gpu                                   - name: gpus
-  resourceClaimTemplateName: one-gpu            resourceClaimTemplateName: one-gpu
+# PodGroup "train" has resourceClaims: [{name: gpu, resourceClaimTemplateName: one-gpu}]
+kind: Pod
+spec:
+  schedulingGroup: {podGroupName: train}
+  resourceClaims: [{name: gpus, resourceClaimTemplateName: one-gpu}]
 ```
 
 ## Fix

@@ -23,7 +23,8 @@ resourceClaims:
 
 ## Denied
 ```yaml
-# Pod in PodGroup "train": no resourceClaims
+# Pod in PodGroup "train", whose resourceClaims hold {name: gpu, resourceClaimTemplateName: one-gpu}: a warning
+resourceClaims: []
 ```
 
 ## Fix

@@ -43,6 +43,7 @@ from webhook.objects import core
 from webhook.objects.fieldpath import FieldPath
 from webhook.rules._claims import CLAIM, TEMPLATE
 from webhook.rules._groups import POD_KINDS
+from webhook.rules._resources import refused
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding
 
@@ -58,9 +59,9 @@ def check(facts: Facts) -> Iterator[Finding]:
     for path, claim in _claims(facts):
         set_count = (claim.resource_claim_name is not None) + (claim.resource_claim_template_name is not None)
         if claim.source is not None:
-            yield _nested(path, claim)
+            yield _nested(path, claim, refused(facts))
         elif set_count != 1:
-            yield _not_one(path, claim, set_count)
+            yield _not_one(path, claim, set_count, refused(facts))
 
 
 def _claims(facts: Facts) -> Iterator[tuple[FieldPath, core.PodResourceClaim]]:
@@ -74,27 +75,27 @@ def _claims(facts: Facts) -> Iterator[tuple[FieldPath, core.PodResourceClaim]]:
             )
 
 
-def _nested(path: FieldPath, claim: core.PodResourceClaim) -> Finding:
+def _nested(path: FieldPath, claim: core.PodResourceClaim, what: str) -> Finding:
     source = claim.source or {}
     names = [f"{field}: {source[field]}" for field in (CLAIM, TEMPLATE) if isinstance(source.get(field), str)]
     rewrite = f"write {{name: {claim.name}, {names[0]}}}" if names else f"write {CLAIM} or {TEMPLATE} beside the name"
     return Finding(
         field=path / "source",
         message=(
-            f'claim "{claim.name}" uses the nested form that Kubernetes 1.31 removed: the API server drops "source", '
-            "then the claim names nothing and the Pods are refused"
+            f'claim "{claim.name}" uses the nested form that Kubernetes 1.31 removed: the API server drops "source", and '
+            f"refuses {what}, since the claim then names nothing"
         ),
         fix=rewrite,
         seen=names[0] if names else None,
     )
 
 
-def _not_one(path: FieldPath, claim: core.PodResourceClaim, set_count: int) -> Finding:
+def _not_one(path: FieldPath, claim: core.PodResourceClaim, set_count: int, refused_object: str) -> Finding:
     what = "both a claim and a template" if set_count else "neither a claim nor a template"
     hint = "" if set_count else ' (a nested "source" is dropped since Kubernetes 1.31)'
     return Finding(
         field=path,
-        message=f'claim "{claim.name}" names {what}{hint}: every Pod made from it is refused by the API server',
+        message=f'claim "{claim.name}" names {what}{hint}: the API server refuses {refused_object}',
         fix=f"set exactly one of {CLAIM} and {TEMPLATE}",
         seen=set_count,
         limit=1,

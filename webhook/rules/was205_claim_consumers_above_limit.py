@@ -95,10 +95,10 @@ def _finding(path: FieldPath, name: str, count: int) -> Finding:
     return Finding(
         field=path,
         message=(
-            f'{count} Pods reserve "{name}", each for itself, and {CONSUMER_COUNT_MAX} can at a time: the rest stays Pending '
+            f'{count} Pods reserve "{name}", each for itself, and {CONSUMER_COUNT_MAX} can: the rest stays Pending '
             "until others end"
         ),
-        fix=f"list it in their group's resourceClaims too, or run {CONSUMER_COUNT_MAX} at most",
+        fix=f"list it in the group's resourceClaims, or run only {CONSUMER_COUNT_MAX}",
         seen=count,
         limit=CONSUMER_COUNT_MAX,
         excess=count - CONSUMER_COUNT_MAX,

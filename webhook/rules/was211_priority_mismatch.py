@@ -50,7 +50,7 @@ from webhook.objects.fieldpath import SPEC
 from webhook.plan.model import GroupOrigin, LeafGroup, PodSet
 from webhook.rules._groups import POD_KINDS, GroupView, root_view, view_of, views
 from webhook.rules._priorities import class_text, group_priority, pod_cap, pod_priority
-from webhook.rules._schedulers import scheduler_cap
+from webhook.rules._schedulers import scheduler_cap, unless
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
 
@@ -62,7 +62,7 @@ META = RuleMeta(
     gate="GenericWorkload",
 )
 
-_WHY = "one Pod that differs fails the whole group with SchedulerError"
+_WHY = "one Pod that differs fails the group with SchedulerError"
 
 
 def check(facts: Facts) -> Iterator[Finding | Unresolved]:
@@ -97,15 +97,16 @@ def _against(facts: Facts, pod_set: PodSet, root: GroupView) -> Iterator[Finding
         return
     if own.value == wanted.value:
         return
-    fix = f"name a PriorityClass of the value {wanted.value}"
+    fix = f"name a PriorityClass of value {wanted.value}"
     if root.priority_class_name and own_class == root.priority_class_name:
         fix = f'create the group anew, so that it takes the value that "{own_class}" has today'
     elif root.priority_class_name:
-        fix += f', as "{root.priority_class_name}" is'
+        fix += f', such as "{root.priority_class_name}"'
     yield Finding(
         field=path,
         message=(
             f"gives the Pods priority {own.value} ({class_text(own_class)}), {root.title} has {wanted.value}: {_WHY}"
+            f"{unless(facts, [pod_set])}"
         ),
         fix=fix,
         seen=own.value,

@@ -84,7 +84,7 @@ def _bare_pod(facts: Facts, pod: core.Pod, group_name: str) -> Iterator[Finding 
     yield Finding(
         field=path,
         message=(
-            f'is "{own}", and for the {plural(len(others), "other Pod")} of PodGroup "{group_name}" {quoted(others)}: '
+            f'is "{own}", and {quoted(others)} for the {plural(len(others), "other Pod")} of PodGroup "{group_name}": '
             f"1.37 wants one name in a group, and {_why(facts, own)}"
         ),
         fix=f'write schedulerName: "{min(others)}", or leave schedulingGroup out',
@@ -103,7 +103,7 @@ def _why(facts: Facts, name: str) -> str:
     """What becomes of a Pod that differs: kube-scheduler sees those of its own profiles at once."""
     if facts.policy.knows_scheduler(name):
         return "one Pod that differs fails the whole group with SchedulerError"
-    return "such a Pod does not count toward minCount, and once bound it fails the whole group"
+    return f'Pods of "{name}" do not count toward minCount, and once bound they fail the whole group'
 
 
 def _templates(facts: Facts, pod_sets: tuple[PodSet, ...], group_name: str) -> Iterator[Finding]:
@@ -116,7 +116,7 @@ def _templates(facts: Facts, pod_sets: tuple[PodSet, ...], group_name: str) -> I
             yield Finding(
                 field=pod_set.spec_path / "schedulerName",
                 message=(
-                    f'is "{own}", and for "{first.role}" of the same PodGroup "{group_name}" "{limit}": '
+                    f'is "{own}", and "{limit}" for "{first.role}" of the same PodGroup "{group_name}": '
                     f"{_why(facts, own if limit == _DEFAULT else limit)}"
                 ),
                 fix="give all Pods one schedulerName",

@@ -47,7 +47,7 @@ from webhook.facts.model import Facts
 from webhook.plan.model import GroupOrigin, LeafGroup, PodSet
 from webhook.rules._groups import POD_KINDS, GroupView, root_view, views
 from webhook.rules._priorities import PREEMPT_LOWER_PRIORITY, class_text, pod_cap, pod_preemption_policy
-from webhook.rules._schedulers import scheduler_cap
+from webhook.rules._schedulers import scheduler_cap, unless
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
 
@@ -59,7 +59,7 @@ META = RuleMeta(
     gate="GenericWorkload",
 )
 
-_WHY = "one Pod that differs fails the whole group with SchedulerError"
+_WHY = "one Pod that differs fails the group with SchedulerError"
 
 
 def check(facts: Facts) -> Iterator[Finding | Unresolved]:
@@ -89,8 +89,8 @@ def _against(facts: Facts, pod_set: PodSet, root: GroupView, cap: Action) -> Ite
         yield Finding(
             field=path,
             message=(
-                f'gives the Pods "{own.value}" ({class_text(class_name)}), {root.title} has "{wanted}" as '
-                f"preemptionPolicy: {_WHY}"
+                f'gives the Pods preemptionPolicy "{own.value}" ({class_text(class_name)}), {root.title} has "{wanted}": '
+                f"{_WHY}{unless(facts, [pod_set])}"
             ),
             fix=f'name a class with "{wanted}", or create the group again with "{own.value}"',
             seen=own.value,

@@ -80,5 +80,5 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 def _fix(same_owner: bool) -> str:
     if same_owner:
-        return "if that is its controller, have it added to the policy's cluster.trustedControllers"
+        return "if it is one, have it added to the policy's cluster.trustedControllers"
     return "create a PodGroup for this Pod"

@@ -43,6 +43,7 @@ from webhook.objects import core
 from webhook.objects.fieldpath import FieldPath
 from webhook.rules._groups import POD_KINDS
 from webhook.rules._names import nearest, quoted
+from webhook.rules._resources import refused
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding
 
@@ -63,7 +64,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         names = sorted({claim.name for claim in pod_set.claims})
         for path, claim in _uses(pod_set.template.spec, pod_set.spec_path):
             if claim.name not in names:
-                yield _finding(path, claim.name, names)
+                yield _finding(path, claim.name, names, refused(facts))
 
 
 def _uses(spec: core.PodSpec, at: FieldPath) -> Iterator[tuple[FieldPath, core.ClaimName]]:
@@ -76,12 +77,12 @@ def _uses(spec: core.PodSpec, at: FieldPath) -> Iterator[tuple[FieldPath, core.C
             yield (path / "claims").at(index) / "name", claim
 
 
-def _finding(path: FieldPath, name: str, existing: list[str]) -> Finding:
+def _finding(path: FieldPath, name: str, existing: list[str], what: str) -> Finding:
     near = nearest(name, existing)
     have = f"the Pod's claims are {quoted(existing)}" if existing else "the Pod has no resourceClaims"
     return Finding(
         field=path,
-        message=f'uses claim "{name}", but {have}: the API server refuses everything that is made from this template',
+        message=f'uses claim "{name}", but {have}: the API server refuses {what}',
         fix=f'write "{near}"' if near else f'add "{name}" to the Pod\'s resourceClaims, or take it out here',
         seen=name,
         limit=existing,

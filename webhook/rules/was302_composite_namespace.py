@@ -20,6 +20,7 @@ spec: {podGroupTemplates: [{name: workers, schedulingPolicy: {gang: {minCount: 4
 ## Denied
 ```yaml
 kind: CompositePodGroup      # policy: features: {compositePodGroup: {namespaces: [ml-*]}}, namespace team-b
+spec: {workloadRef: {workloadName: train, templateName: all}, schedulingPolicy: {gang: {minGroupCount: 2}}}
 ```
 
 ## Fix

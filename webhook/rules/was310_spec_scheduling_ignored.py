@@ -54,7 +54,7 @@ META = RuleMeta(
     gate="WorkloadWithJob",
 )
 
-_FIX = "remove it, or name a PodGroup of your own by schedulingGroup in the Pod template"
+_FIX = "remove it, or name a PodGroup of your own by schedulingGroup"
 
 
 def check(facts: Facts) -> Iterator[Finding | Unresolved]:

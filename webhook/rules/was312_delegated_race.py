@@ -28,7 +28,9 @@ spec: {replicatedJobs: [{name: workers, template: {metadata: {annotations: {sche
 
 ## Denied
 ```yaml
-kind: JobSet         # the same JobSet, and no such Workload
+kind: JobSet         # the same JobSet, and no such Workload: a warning
+metadata: {name: train}
+spec: {replicatedJobs: [{name: workers, template: {metadata: {annotations: {scheduling.k8s.io/group-template-name: workers}}}}]}
 ```
 
 ## Fix
@@ -96,11 +98,11 @@ def _missing(part: JobPart, owner: Owner) -> Finding:
     return Finding(
         field=part.annotation_path,
         message=(
-            f"no Workload has controllerRef {owner} yet: a Job that the Job controller of 1.37 sees before gets no group, for "
-            "good and without an event"
+            f"no Workload has controllerRef {owner} yet: a Job that 1.37 sees before there is one never gets a group, and no "
+            "event says so"
         ),
         fix=(
-            f"create that Workload first, with controllerRef {{apiGroup: {owner.group}, kind: {owner.kind}, "
+            f"create it first, with controllerRef {{apiGroup: {owner.group}, kind: {owner.kind}, "
             f"name: {owner.name or '...'}}}"
         ),
         seen=0,
@@ -113,10 +115,10 @@ def _without_template(part: JobPart, template: str, workload: core.Workload) -> 
     return Finding(
         field=part.annotation_path,
         message=(
-            f'names template "{template}", and Workload "{workload.metadata.name}" has '
-            f"{quoted(names) or 'none'} at its top level: 1.37 runs the Pods without a group, for good, without an event"
+            f'names "{template}", and the top-level templates of Workload "{workload.metadata.name}" are '
+            f"{quoted(names) or 'none'}: the Pods get no group, for good and without an event"
         ),
-        fix="name one of these, or make a new Workload that has it (templates cannot be added)",
+        fix="name one of these, or make a new Workload",
         seen=template,
         limit=sorted(names),
     )

@@ -15,11 +15,13 @@ Lowering minCount stays open, since it is the only way out of a gang that waits 
 ## Allowed
 ```yaml
 kind: PodGroup       # by a user, group or service account of writers.podGroups
+spec: {schedulingPolicy: {gang: {minCount: 4}}}
 ```
 
 ## Denied
 ```yaml
 kind: PodGroup       # policy: writers: {podGroups: {groups: [platform]}}, by alice of the group tenants
+spec: {schedulingPolicy: {gang: {minCount: 4}}}
 ```
 
 ## Fix

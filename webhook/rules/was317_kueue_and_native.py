@@ -73,10 +73,10 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             field=gangs[0].path,
             message=(
-                f'a native gang beside Kueue queue "{queue}": Kueue admits by quota, and kube-scheduler still holds the Pods '
-                "until minCount of them fit, with the quota charged"
+                f'kube-scheduler holds Pods that Kueue queue "{queue}" has let in, with quota charged, back until minCount of '
+                "them fit"
             ),
-            fix=f"keep one of the two: {_without_gang(gangs[0])}, or drop label {QUEUE}",
+            fix=f"keep one: {_without_gang(gangs[0])}, or drop label {QUEUE}",
             seen=queue,
         )
 
@@ -95,8 +95,8 @@ def _topology(group: LeafGroup) -> Iterator[Finding]:
                 yield Finding(
                     field=pod_set.path / "metadata" / "annotations" / key,
                     message=(
-                        f'has Kueue place the Pods by "{annotations[key]}", and kube-scheduler puts the group into one '
-                        f'"{group.topology_key}": where they differ it never starts'
+                        f'has Kueue place the Pods by "{annotations[key]}", and kube-scheduler by '
+                        f'"{group.topology_key}": where they differ the gang never starts'
                     ),
                     fix="keep one of the two",
                     seen=annotations[key],

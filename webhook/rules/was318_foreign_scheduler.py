@@ -76,7 +76,7 @@ def _of(facts: Facts, pod_set: PodSet) -> Iterator[Finding]:
                 f'"{name}" is not in the policy\'s cluster.schedulers ({quoted(known)}): it places the Pods without regard to '
                 "their PodGroup"
             ),
-            fix="use one of these, or the other's own gang without a PodGroup, or have a kube-scheduler profile added there",
+            fix="use one of these, or its own gang, or have a kube-scheduler profile added there",
             seen=name,
             limit=sorted(known),
         )

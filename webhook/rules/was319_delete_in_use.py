@@ -15,12 +15,14 @@ The object's owner and controllerRef; the Pods, groups and composites of the nam
 
 ## Allowed
 ```yaml
-# DELETE of PodGroup train, whose Pods have finished and whose Job is gone
+kind: PodGroup
+metadata: {name: train}      # DELETE; its Pods have ended
 ```
 
 ## Denied
 ```yaml
-# DELETE of PodGroup train, which 4 running Pods name
+kind: PodGroup
+metadata: {name: train}      # DELETE; a running Pod names it: a warning
 ```
 
 ## Fix
@@ -86,7 +88,7 @@ def _pods(facts: Facts, owner: Owner | None) -> Iterator[Finding | Unresolved]:
     names = [pod.metadata.name for pod in looked.value if _is_live_member(pod, facts.name)]
     if names:
         yield _finding(
-            f"{plural(len(names), 'Pod')} of this group {'has' if len(names) == 1 else 'have'} not ended ({quoted(names)}): it stays until they are gone, and "
+            f"{plural(len(names), 'Pod')} of this group {'has' if len(names) == 1 else 'have'} not ended ({quoted(names)}): the group stays until then, and "
             "Pods that are created later run without it or wait for it for ever",
             fix=_OWNER_FIRST if owner is not None else "let its Pods end first, or delete them",
             seen=len(names),

@@ -60,16 +60,18 @@ def check(facts: Facts) -> Iterator[Finding]:
             responders = pod_set.template.spec.eviction_responders
             if not responders:
                 continue
+            cap = _cap(facts, group)
+            gets = "gets" if cap is Action.DENY else "may get"
             yield Finding(
                 field=pod_set.spec_path / "evictionResponders",
                 message=(
                     "the Job controller of 1.37 puts the Pods into a PodGroup, and the API server refuses a Pod that has both "
-                    "this and a group: the Job gets no Pod, and only events say why"
+                    f"this and a group: the Job {gets} no Pod, and only events say why"
                 ),
                 fix="leave evictionResponders out of the Pod template",
                 seen=len(responders),
                 limit=0,
-                at_most=_cap(facts, group),
+                at_most=cap,
             )
 
 

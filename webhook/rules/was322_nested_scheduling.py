@@ -67,7 +67,9 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             field=part.scheduling_path,
             message=f'1.37 does not act on spec.scheduling of a child Job (role "{part.role}"): {instead}',
-            fix=(
+            fix="leave it out"
+            if not part.is_gang
+            else (
                 "declare it once, in a Workload whose controllerRef is this JobSet, and name its template in annotation "
                 '"scheduling.k8s.io/group-template-name" of this Job template'
             ),

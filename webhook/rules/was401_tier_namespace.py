@@ -21,6 +21,7 @@ spec: {template: {spec: {priorityClassName: train-gold}}}
 ## Denied
 ```yaml
 kind: Job            # the same in namespace team-b
+spec: {template: {spec: {priorityClassName: train-gold}}}
 ```
 
 ## Fix

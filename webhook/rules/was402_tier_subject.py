@@ -20,6 +20,7 @@ spec: {template: {spec: {priorityClassName: train-gold}}}
 ## Denied
 ```yaml
 kind: Job            # the same by alice of the group tenants
+spec: {template: {spec: {priorityClassName: train-gold}}}
 ```
 
 ## Fix

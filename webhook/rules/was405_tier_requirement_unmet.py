@@ -18,11 +18,13 @@ fields are there in 1.37, and nothing makes anybody fill them.
 ```yaml
 kind: Job            # tier gold: requires: {checkpointIntervalSecondsMax: 1800}
 metadata: {annotations: {muster.dev/checkpoint-interval: 20m}}
+spec: {scheduling: {schedulingPolicy: {gang: {}}}, template: {spec: {priorityClassName: train-gold}}}
 ```
 
 ## Denied
 ```yaml
 kind: Job            # the same without the annotation
+spec: {scheduling: {schedulingPolicy: {gang: {}}}, template: {spec: {priorityClassName: train-gold}}}
 ```
 
 ## Fix

@@ -15,14 +15,18 @@ a checkpoint every four hours may lose 256 Pod hours to one preemption. The tier
 ```yaml
 kind: Job            # tier gold: requires: {checkpointIntervalSecondsMax: 1800}
 metadata: {annotations: {muster.dev/checkpoint-interval: 30m}}
-spec: {scheduling: {schedulingPolicy: {gang: {}}, disruptionMode: {all: {}}}}
+spec:
+  scheduling: {schedulingPolicy: {gang: {}}, disruptionMode: {all: {}}}
+  template: {spec: {priorityClassName: train-gold}}
 ```
 
 ## Denied
 ```yaml
 kind: Job
 metadata: {annotations: {muster.dev/checkpoint-interval: 4h}}
-spec: {scheduling: {schedulingPolicy: {gang: {}}, disruptionMode: {all: {}}}}
+spec:
+  scheduling: {schedulingPolicy: {gang: {}}, disruptionMode: {all: {}}}
+  template: {spec: {priorityClassName: train-gold}}
 ```
 
 ## Fix

@@ -17,13 +17,19 @@ of the namespace's ResourceQuotas. Limits in `hard` (`limits.cpu`) are not read.
 ## Allowed
 ```yaml
 kind: Job            # quota: hard: {requests.nvidia.com/gpu: 8}
-spec: {parallelism: 8, scheduling: {schedulingPolicy: {gang: {}}}, ...}      # 1 GPU each
+spec:
+  parallelism: 8
+  scheduling: {schedulingPolicy: {gang: {}}}
+  template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}}
 ```
 
 ## Denied
 ```yaml
 kind: Job            # quota: hard: {requests.nvidia.com/gpu: 4}
-spec: {parallelism: 8, scheduling: {schedulingPolicy: {gang: {}}}, ...}      # 1 GPU each
+spec:
+  parallelism: 8
+  scheduling: {schedulingPolicy: {gang: {}}}
+  template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}}
 ```
 
 ## Fix
@@ -45,7 +51,7 @@ from webhook.plan.requests import effective_request
 from webhook.rules._jobs import may_adopt
 from webhook.rules._pod_quotas import Match, counts, depends_on_class, usage
 from webhook.rules._priorities import class_of, pod_cap
-from webhook.rules._schedulers import scheduler_cap
+from webhook.rules._schedulers import scheduler_cap, unless
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
 
@@ -88,9 +94,15 @@ def _against(facts: Facts, group: LeafGroup, pod_set: PodSet, quota: core.Resour
         need = per_pod[name] * group.min_count
         left = hard[name] - used.get(name, Quantity(0))
         if need > hard[name]:
-            yield _finding(group, quota, name, per_pod[name], hard[name], at_most=cap, now=False)
+            wait = "may wait" if pod_set.suspended else "wait"
+            effect = f"only some of the Pods are made, and they {wait} for the rest for ever{unless(facts, [pod_set])}"
+            has = f"allows {_text(name, hard[name])}: {effect}"
+            yield _finding(group, quota, name, (per_pod[name], hard[name]), has=has, at_most=cap)
         elif need > left and facts.old is None and name != "count/pods":
-            yield _finding(group, quota, name, per_pod[name], max(left, Quantity(0)), at_most=Action.WARN, now=True)
+            left = max(left, Quantity(0))
+            effect = "until that is free, only some of the Pods are made, and they wait for the rest"
+            has = f"has left {_text(name, left)}: {effect}"
+            yield _finding(group, quota, name, (per_pod[name], left), has=has, at_most=Action.WARN)
 
 
 def _class_name(facts: Facts, spec: core.PodSpec) -> str | None:
@@ -121,36 +133,33 @@ def _read(amounts: core.ResourceList | None) -> Mapping[str, Quantity]:
     return result
 
 
+def _text(name: str, amount: Quantity) -> str:
+    return text_of(name.removeprefix("requests."), amount)
+
+
 def _finding(
     group: LeafGroup,
     quota: core.ResourceQuota,
     name: str,
-    per_pod: Quantity,
-    limit: Quantity,
+    amounts: tuple[Quantity, Quantity],
     *,
+    has: str,
     at_most: Action,
-    now: bool,
 ) -> Finding:
+    """amounts: what one Pod needs, and what there is. has: the quota's side of it, in words."""
     assert group.min_count is not None  # noqa: S101  checked by the caller
-    resource = name.removeprefix("requests.")
+    per_pod, limit = amounts
     need = per_pod * group.min_count
-    excess = need - limit
-    has = "has left" if now else "allows"
-    effect = (
-        "until that is free, only some of the Pods are made, and they wait for the rest"
-        if now
-        else "only some of the Pods are made, and they wait for the rest for ever"
-    )
-    of_each = "" if name in ("pods", "count/pods") else f" ({text_of(resource, per_pod)} each)"
+    of_each = "" if name in ("pods", "count/pods") else f" ({_text(name, per_pod)} each)"
     return Finding(
         field=group.min_count_path,
         message=(
-            f'{group.min_count} Pods at the same time need {text_of(resource, need)} "{name}"{of_each}, and ResourceQuota '
-            f'"{quota.metadata.name}" {has} {text_of(resource, limit)}: {effect}'
+            f'{group.min_count} Pods at once need {_text(name, need)} "{name}"{of_each}, and ResourceQuota '
+            f'"{quota.metadata.name}" {has}'
         ),
         fix="lower minCount or the request, or have the quota raised",
-        seen=text_of(resource, need),
-        limit=text_of(resource, limit),
+        seen=_text(name, need),
+        limit=_text(name, limit),
         at_most=at_most,
-        excess=excess.milli_value(),
+        excess=(need - limit).milli_value(),
     )
