@@ -37,7 +37,7 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.inventory.snapshot import Snapshot
-from webhook.rules._capacity import KINDS, faults
+from webhook.rules._capacity import KINDS, faults, once
 from webhook.rules._capacity_words import each_pod, end, request_path
 from webhook.rules._names import nearest, quoted
 from webhook.rules.meta import RuleMeta
@@ -93,16 +93,12 @@ def _advice(name: str, there: tuple[str, ...]) -> tuple[str, str]:
 
 def _mixed(facts: Facts, inventory: Snapshot) -> Iterator[Finding]:
     """Whole GPUs are asked for, and some nodes offer both."""
-    both = [
-        node.name
-        for node in inventory.nodes
-        if node.allocatable.get(_GPU) and any(name.startswith(_MIG) and n for name, n in node.allocatable.items())
-    ]
-    if not both:
-        return
     for pod_set in facts.plan.all_pod_sets():
         for index, container in enumerate(pod_set.template.spec.containers or ()):
-            if container.resources is not None and _GPU in (container.resources.limits or {}):
+            if container.resources is None or _GPU not in (container.resources.limits or {}):
+                continue
+            both = once(inventory, "mixed-gpus", lambda: tuple(_mixed_nodes(inventory)))
+            if both:
                 yield Finding(
                     field=(pod_set.spec_path / "containers").at(index) / "resources" / "limits" / _GPU,
                     seen=_GPU,
@@ -113,3 +109,10 @@ def _mixed(facts: Facts, inventory: Snapshot) -> Iterator[Finding]:
                     at_most=Action.WARN,
                     reason="whole GPUs and MIG slices mixed",
                 )
+
+
+def _mixed_nodes(inventory: Snapshot) -> Iterator[str]:
+    for node in inventory.nodes:
+        slices = any(amount for name, amount in node.allocatable.items() if name.startswith(_MIG))
+        if slices and node.allocatable.get(_GPU):
+            yield node.name
