@@ -15,6 +15,7 @@ from typing import Protocol
 
 from webhook.quota.book import Fate, Recount, recounted
 from webhook.quota.census import Census
+from webhook.quota.ledger import KNOWN_SECONDS
 from webhook.quota.model import Reservation, TierQuota
 from webhook.quota.store import QuotaStore, Written
 
@@ -23,6 +24,10 @@ RESERVATION_SECONDS = 90.0
 (--request-timeout): what is not stored by then never will be."""
 
 WRITE_SECONDS_MAX = 5.0
+
+NOTICE_SECONDS = 2 * KNOWN_SECONDS
+"""A new quota, or one with a new scope, is counted so long after it was seen. Until then it says "not counted", so that no
+charge is decided on it while a worker may still think that there is none (ledger.KNOWN_SECONDS)."""
 
 
 class Seen(enum.StrEnum):
@@ -88,6 +93,7 @@ class Recounter:
         self._journal = journal or NoJournal()
         self._clock, self._reservation_seconds = clock, reservation_seconds
         self._first_seen: dict[str, float] = {}
+        self._noticed: dict[tuple[str, str], float] = {}
         self._fenced_at = float("-inf")
 
     def run_once(self) -> bool:
@@ -99,9 +105,11 @@ class Recounter:
         present = {item.id for quota in quotas for item in quota.reservations if not item.settled}
         now = self._clock()
         self._first_seen = {item: self._first_seen.get(item, now) for item in present}
-        results = [self._recount(quota) for quota in quotas]
+        uncounted = {(quota.uid or quota.name, quota.scope) for quota in quotas if not quota.is_counted}
+        self._noticed = {key: self._noticed.get(key, now) for key in uncounted}
+        results = [self._recount(quota) for quota in quotas if self._is_due(quota)]
         self._journal.counted([quota for quota, _ in results])
-        return all(done for _, done in results)
+        return len(results) == len(quotas) and all(done for _, done in results)
 
     def take_over(self) -> bool:
         """True once every quota that another leader counted has this one's name. Lists must begin after that: call it first.
@@ -118,6 +126,10 @@ class Recounter:
     def next_due(self) -> float | None:
         """When, by the clock, a reservation's time is up; None if none waits."""
         return min((at + self._reservation_seconds for at in self._first_seen.values()), default=None)
+
+    def _is_due(self, quota: TierQuota) -> bool:
+        at = self._noticed.get((quota.uid or quota.name, quota.scope))
+        return at is None or self._clock() - at >= NOTICE_SECONDS
 
     def _fence(self, quotas: Sequence[TierQuota]) -> bool:
         """Takes over the quotas that another leader counted; True once lists are newer than that."""

@@ -30,7 +30,7 @@ from webhook.quota.book import Order
 from webhook.quota.census import Census, Node
 from webhook.quota.ledger import Granted, Ledger, Outcome, Refused
 from webhook.quota.model import Reservation, TierQuota
-from webhook.quota.recount import Looked, Recounter, Seen
+from webhook.quota.recount import NOTICE_SECONDS, Looked, Recounter, Seen
 from webhook.quota.store import InMemoryStore, StoreError, Written
 from webhook.quota.usage import Charge
 
@@ -199,6 +199,8 @@ class Ledgers(RuleBasedStateMachine):
         for name, namespaces in QUOTAS.items():
             self.store.put(TierQuota(name=name, tier="gold", hard={RESOURCE: hard[name]}, namespaces=namespaces))
         self.leaders = [Leader(self, "the first one")]
+        assert not self.leaders[0].recounter.run_once()
+        self.advance(NOTICE_SECONDS)
         assert self.leaders[0].recounter.run_once()
         self.another_leader()
         self.before = {quota.name: self.taken(quota) for quota in self.store.all(self.time)}

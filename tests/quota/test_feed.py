@@ -1,0 +1,246 @@
+"""The leader's watches against an API server that compacts, breaks, restarts, or lacks a CRD; the Lease; live objects' prices."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.builders import GPU, job, jobset, pod, pod_group
+from tests.quota.helpers import CLASSES, gold_job, policies
+from webhook.cluster.census_feed import Feed
+from webhook.cluster.connection import GoneError, Read, ReadState, WatchError
+from webhook.cluster.lease import DURATION_SECONDS, Lease
+from webhook.objects.kinds import BY_NAME
+from webhook.quota.census import LINGER_SECONDS, Census
+from webhook.quota.pricer import PriceError, Pricer
+from webhook.sources.folder import ObjectSetSource
+
+
+def pricer(*objects: Any) -> Pricer:
+    source = ObjectSetSource([*CLASSES, *objects], complete=True)
+    return Pricer(source, lambda name: policies().effective(name, {}))
+
+
+class Script:
+    """A connection that answers from a list: lists of Jobs, and watches that are lines or errors."""
+
+    def __init__(self, lists: list[list[dict[str, Any]]], watches: list[Any]) -> None:
+        self.lists, self.watches = lists, watches
+        self.listed = 0
+        self.stop = threading.Event()
+
+    def get(self, path: str, timeout_seconds: float) -> Read:
+        if "customresourcedefinitions" in path:
+            return Read(ReadState.NOT_FOUND)
+        items = self.lists[min(self.listed, len(self.lists) - 1)]
+        self.listed += 1
+        return Read(
+            ReadState.OK, msgspec.json.encode({"metadata": {"resourceVersion": str(self.listed)}, "items": items})
+        )
+
+    def watch(self, path: str, resource_version: str, idle_seconds: float) -> Iterator[bytes]:
+        if not self.watches:
+            self.stop.set()
+            return
+        answer = self.watches.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        for word, raw in answer:
+            yield msgspec.json.encode({"type": word, "object": raw})
+
+
+def live(name: str, gpus: int, uid: str) -> dict[str, Any]:
+    return gold_job(name, pods=1, gpus=gpus).uid(uid).set("metadata.generation", 1).dict()
+
+
+def run(script: Script, kind: str = "Job") -> Census:
+    census = Census()
+    said: list[str] = []
+    feed = Feed(script, census, pricer(), kind, stop=script.stop, report=lambda word, _: said.append(word))  # type: ignore[arg-type]
+    feed.run()
+    time.sleep(LINGER_SECONDS + 0.05)
+    script.said = said  # type: ignore[attr-defined]
+    return census
+
+
+def used(census: Census) -> int:
+    return sum(item.amounts[GPU] for item in census.count("gold", lambda _: True, frozenset()).holders)
+
+
+def test_a_compacted_watch_is_listed_again() -> None:
+    """410 Gone: what happened in between is in the new list, what is gone is gone."""
+    gone = {"code": 410, "message": "too old resource version"}
+    script = Script([[live("a", 1, "u1"), live("b", 2, "u2")], [live("b", 4, "u2")]], [[("ERROR", gone)], []])
+
+    census = run(script)
+
+    assert script.listed == 2
+    assert used(census) == 4
+    assert census.is_gone("u1")
+
+
+@pytest.mark.parametrize("trouble", [GoneError(), WatchError("ProtocolError")])
+def test_a_broken_watch_is_listed_again(trouble: Exception) -> None:
+    script = Script([[live("a", 1, "u1")], [live("a", 1, "u1"), live("b", 2, "u2")]], [trouble, []])
+
+    assert used(run(script)) == 3
+
+
+def test_events_are_followed() -> None:
+    bookmark = {"metadata": {"resourceVersion": "9"}}
+    events = [
+        ("ADDED", live("a", 1, "u1")), ("MODIFIED", live("a", 4, "u1")), ("BOOKMARK", bookmark),
+        ("ADDED", live("b", 2, "u2")), ("DELETED", live("b", 2, "u2")),
+    ]  # fmt: skip
+
+    assert used(run(Script([[]], [events, []]))) == 4
+
+
+def test_a_crd_that_is_not_there_is_no_objects() -> None:
+    class Absent(Script):
+        def get(self, path: str, timeout_seconds: float) -> Read:
+            if "customresourcedefinitions" in path:
+                self.stop.set()
+                return Read(ReadState.NOT_FOUND)
+            return Read(ReadState.NOT_SERVED, reason="not served")
+
+    census = run(Absent([[]], []), "JobSet")
+
+    assert census.listed_since(0.0, ["JobSet"])
+
+
+def test_a_server_that_does_not_serve_yet_is_not_no_objects() -> None:
+    """404 for a kind whose CRD exists: the server has just started. Nothing may be counted from that."""
+
+    class Starting(Script):
+        def get(self, path: str, timeout_seconds: float) -> Read:
+            if "customresourcedefinitions" in path:
+                self.stop.set()
+                return Read(ReadState.OK, b"{}")
+            return Read(ReadState.NOT_SERVED, reason="not served")
+
+    census = run(Starting([[]], []), "JobSet")
+
+    assert not census.listed_since(float("-inf"), ["JobSet"])
+
+
+# ---- prices -------------------------------------------------------------------------------------------------------
+def charged(raw: dict[str, Any], *objects: Any) -> int:
+    node = pricer(*objects).node(BY_NAME[raw["kind"]], raw)
+    assert node is not None
+    return sum(charge.amounts.get(GPU, 0) for charge in node.charges)
+
+
+def test_what_is_finished_or_going_counts_nothing() -> None:
+    complete = {"conditions": [{"type": "Complete", "status": "True"}]}
+    completed = {"conditions": [{"type": "Completed", "status": "True"}]}
+    role = gold_job("w", pods=2, gpus=8)
+
+    assert charged(gold_job().dict()) == 16
+    assert charged(gold_job().set("status", complete).dict()) == 0
+    assert charged(gold_job().deleting().dict()) == 0
+    assert charged(jobset().role("w", role).dict()) == 16
+    assert charged(jobset().role("w", role).set("status", completed).dict()) == 0
+    bare = pod().gpu(4).priority_class("train-gold")
+    assert [charged(bare.set("status", {"phase": phase}).dict()) for phase in ("Running", "Succeeded", "Failed")] == [
+        4,
+        0,
+        0,
+    ]
+
+
+def test_a_job_counts_only_the_completions_that_are_missing() -> None:
+    built = job().parallelism(4).completions(10).gpu(1).priority_class("train-gold")
+
+    assert [charged(built.set("status", {"succeeded": done}).dict()) for done in (0, 5, 8, 10)] == [4, 4, 2, 0]
+
+
+def test_only_a_bare_gang_is_a_group() -> None:
+    prices = pricer()
+    kind = BY_NAME["PodGroup"]
+
+    assert prices.node(kind, pod_group().gang(4).uid("g").dict()).min_count == 4  # type: ignore[union-attr]
+    assert prices.node(kind, pod_group().basic().dict()) is None
+    assert prices.node(kind, pod_group().gang(4).owner("Job", "x").dict()) is None
+
+
+def test_a_price_that_cannot_be_known_now_is_an_error() -> None:
+    source = ObjectSetSource(CLASSES, complete=False)
+    prices = Pricer(source, lambda name: policies().effective(name, {}))
+    raw = job().pod_claim("g", template="missing").priority_class("train-gold").dict()
+
+    with pytest.raises(PriceError, match="missing"):
+        prices.node(BY_NAME["Job"], raw)
+
+
+# ---- the Lease ------------------------------------------------------------------------------------------------------
+class Server:
+    """The part of an API server that keeps one Lease."""
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] | None = None
+
+    def get(self, path: str, timeout_seconds: float) -> Read:
+        if self.lease is None:
+            return Read(ReadState.NOT_FOUND)
+        return Read(ReadState.OK, msgspec.json.encode(self.lease))
+
+    def send(self, method: str, path: str, body: Any, timeout_seconds: float) -> tuple[int, bytes]:
+        version = int((self.lease or {"metadata": {"resourceVersion": "0"}})["metadata"]["resourceVersion"])
+        if method == "POST" and self.lease is not None:
+            return 409, b""
+        if method == "PUT" and body["metadata"]["resourceVersion"] != str(version):
+            return 409, b""
+        self.lease = {**body, "metadata": {**body["metadata"], "resourceVersion": str(version + 1)}}
+        return (201 if method == "POST" else 200), b""
+
+
+def test_one_leader_whatever_the_clocks_say() -> None:
+    """Two replicas an hour apart: the second takes over when the first has been silent for the whole duration, by its own
+    clock; the first has stopped before that."""
+    server, now = Server(), [0.0]
+    first = Lease(server, "muster-system", "l", "first", clock=lambda: now[0])  # type: ignore[arg-type]
+    second = Lease(server, "muster-system", "l", "second", clock=lambda: now[0] + 3600)  # type: ignore[arg-type]
+
+    assert first.try_once()
+    assert first.is_held()
+    assert not second.try_once()
+    for _ in range(20):
+        now[0] += 2
+        assert first.try_once()
+        assert not second.try_once()
+    for _ in range(DURATION_SECONDS):
+        assert not (first.is_held() and second.is_held())
+        now[0] += 1.0
+        second.try_once()
+    assert not first.is_held()
+    now[0] += 1.0
+    assert second.try_once()
+    assert not first.try_once()
+
+
+def test_a_leader_that_stops_gives_the_lease_up() -> None:
+    server = Server()
+    first = Lease(server, "n", "l", "first")  # type: ignore[arg-type]
+    stop = threading.Event()
+    keeper = threading.Thread(target=first.keep, args=(stop,))
+    keeper.start()
+    while not first.is_held():
+        time.sleep(0.01)
+    stop.set()
+    keeper.join(5)
+
+    assert Lease(server, "n", "l", "second").try_once()  # type: ignore[arg-type]
+
+
+def test_a_lease_that_cannot_be_read_is_nobody_s() -> None:
+    class Silent(Server):
+        def get(self, path: str, timeout_seconds: float) -> Read:
+            return Read(ReadState.FAILED, reason="no answer")
+
+    assert not Lease(Silent(), "n", "l", "me").try_once()  # type: ignore[arg-type]

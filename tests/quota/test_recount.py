@@ -1,0 +1,180 @@
+"""The leader's recount: when it may count, what becomes of reservations, what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from tests.builders import GPU
+from tests.quota.helpers import quota
+from webhook.quota.book import Order, reserve
+from webhook.quota.census import Census, Node
+from webhook.quota.ledger import KNOWN_SECONDS
+from webhook.quota.model import UNKNOWN_GENERATION, TierQuota
+from webhook.quota.recount import NOTICE_SECONDS, RESERVATION_SECONDS, Looked, NoJournal, Recounter, Seen
+from webhook.quota.store import InMemoryStore
+from webhook.quota.usage import Charge
+
+
+class Leader(NoJournal):
+    """A recounter over a store and a census, with a clock that tests move."""
+
+    def __init__(self, store: InMemoryStore, name: str = "one") -> None:
+        self.now = 1000.0
+        self.store = store
+        self.census = Census(clock=lambda: self.now)
+        self.census.replace_kind("Job", [], self.now)
+        self.looked = Looked(Seen.UNKNOWN)
+        self.relisted = 0
+        self.drifts: list[Mapping[str, int]] = []
+        self.recounter = Recounter(
+            store, self.census, identity=name, kinds=("Job",), look=lambda _: self.looked, relist=self.relist,
+            journal=self, clock=lambda: self.now,
+        )  # fmt: skip
+
+    def relist(self) -> None:
+        self.relisted += 1
+
+    def drift(self, quota: TierQuota, amounts: Mapping[str, int]) -> None:
+        self.drifts.append(amounts)
+
+    def live(self, uid: str, gpus: int, generation: int = 1) -> None:
+        charges = (Charge(tier="gold", amounts={GPU: gpus}),)
+        self.census.put(Node(uid=uid, kind="Job", namespace="team-a", name=uid, generation=generation, charges=charges))
+
+    def count(self) -> TierQuota:
+        self.recounter.run_once()
+        return self.store.all(0.0)[0]
+
+
+def order(uid: str, gpus: int, generation: int = 1, **fields: object) -> Order:
+    values: dict[str, object] = {"kind": "Job", "namespace": "team-a", "name": uid, "amounts": {GPU: gpus}}
+    return Order(id=f"{uid}/{generation}", uid=uid, generation=generation, **{**values, **fields})  # type: ignore[arg-type]
+
+
+def booked(*orders: Order) -> InMemoryStore:
+    stored = quota(**{GPU: 100})
+    for placed in orders:
+        stored, missing = reserve(stored, placed)
+        assert not missing
+    return InMemoryStore([stored])
+
+
+def test_a_new_quota_is_not_counted_before_every_worker_can_know_it() -> None:
+    """Seen live: a worker that had just read "no quotas" admitted 19 Jobs uncharged into a quota counted in 0.1 s."""
+    store = InMemoryStore()
+    store.put(replace(quota(**{GPU: 16}), counted_scope=""))
+    leader = Leader(store)
+
+    assert not leader.count().is_counted
+    leader.now += KNOWN_SECONDS
+    assert not leader.count().is_counted
+    leader.now += NOTICE_SECONDS - KNOWN_SECONDS
+    assert leader.count().is_counted
+
+
+def test_nothing_is_counted_before_everything_is_listed() -> None:
+    leader = Leader(booked(order("a", 4)))
+    leader.census.unsynced("Job")
+
+    assert leader.count().counted_by == ""
+
+
+def test_a_new_leader_signs_and_counts_only_lists_that_began_after() -> None:
+    store = booked(order("a", 4))
+    first, second = Leader(store, "one"), Leader(store, "two")
+    first.live("a", 4)
+    assert first.count().used == {GPU: 4}
+
+    assert second.count().counted_by == "two"
+    assert second.relisted == 1
+    assert second.count().used == {GPU: 4}  # its list is older than its signature: it may not know "a"
+    second.now += 1
+    second.census.replace_kind("Job", [], second.now)
+    assert second.count().used == {GPU: 0}
+    assert first.count().counted_by == "one"
+    assert first.relisted == 1
+
+
+@pytest.mark.parametrize(
+    ("seen", "kept"),
+    [(Seen.ABSENT, 0), (Seen.PAST, 0), (Seen.UNKNOWN, 1), (Seen.PRESENT, 1)],
+)
+def test_a_reservation_waits_its_time_and_then_for_a_live_read(seen: Seen, kept: int) -> None:
+    """PRESENT and not in the census: stored, but not counted yet, so the reservation stays."""
+    leader = Leader(booked(order("a", 4)))
+    leader.looked = Looked(seen, 1)
+    assert leader.count().reserved == {GPU: 4}
+    leader.now += RESERVATION_SECONDS - 1
+    assert leader.count().reserved == {GPU: 4}
+    leader.now += 2
+
+    assert len(leader.count().reservations) == kept
+
+
+def test_growth_settles_with_its_generation_and_lapses_without() -> None:
+    leader = Leader(booked(order("a", 4, 1), order("a", 2, 2)))
+    leader.live("a", 4, 1)
+    assert (leader.count().used, leader.count().reserved) == ({GPU: 4}, {GPU: 2})
+
+    leader.live("a", 6, 2)
+    assert (leader.count().used, leader.count().reserved) == ({GPU: 6}, {})
+
+
+def test_growth_that_never_came_lapses_while_its_object_lives() -> None:
+    leader = Leader(booked(order("a", 2, 5)))
+    leader.live("a", 4, 4)
+    leader.looked = Looked(Seen.PRESENT, 4)
+    leader.count()
+    leader.now += RESERVATION_SECONDS + 1
+
+    assert (leader.count().used, leader.count().reservations) == ({GPU: 4}, ())
+
+
+def test_growth_of_an_object_without_generation_waits_its_whole_time() -> None:
+    leader = Leader(booked(order("a", 2, UNKNOWN_GENERATION)))
+    leader.live("a", 4, 0)
+    leader.looked = Looked(Seen.PRESENT, 0)
+    assert leader.count().reserved == {GPU: 2}
+    leader.now += RESERVATION_SECONDS + 1
+
+    assert leader.count().reserved == {}
+
+
+def test_a_detached_child_stays_in_the_books_as_long_as_it_lives() -> None:
+    leader = Leader(booked(order("forged", 2, detached=True)))
+    owned = Node(
+        uid="forged", kind="Pod", namespace="team-a", name="forged", owner_uid="job", generation=1,
+        charges=(Charge(tier="gold", amounts={GPU: 2}),),
+    )  # fmt: skip
+    leader.live("job", 4)
+    leader.census.put(owned)
+
+    assert leader.count().used == {GPU: 6}
+    assert leader.count().used == {GPU: 6}
+    assert leader.count().reserved == {}
+    leader.census.remove("forged")
+    assert leader.count().reservations == ()
+    assert leader.count().used == {GPU: 4}
+
+
+def test_what_was_never_charged_is_drift_and_said_once() -> None:
+    leader = Leader(booked(order("a", 4)))
+    leader.live("a", 4)
+    leader.count()
+    assert leader.drifts == []
+
+    leader.live("smuggled", 3)
+    leader.count()
+    leader.count()
+
+    assert leader.drifts == [{GPU: 3}]
+
+
+def test_an_unchanged_count_writes_nothing() -> None:
+    leader = Leader(booked())
+    version = leader.count().resource_version
+
+    assert leader.count().resource_version == version
