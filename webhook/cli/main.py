@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "inventory": "webhook.cli.inventory:app",
     "registration": "webhook.cli.registration:app",
     "review": "webhook.cli.review:review",
+    "rules": "webhook.cli.rules:rules",
     "serve": "webhook.cli.serve:serve",
 }
 
