@@ -100,12 +100,19 @@ class Desk:
         user: UserInfo | None = None,
         dry_run: bool = False,
         phase: Phase = Phase.VALIDATING,
+        subresource: str = "",
         seconds: float = 5.0,
     ) -> Verdict:
         """CREATE, or UPDATE with `old`. A created object gets a uid as the API server gives it."""
         raw = dict(new)
         raw["metadata"] = {"uid": f"uid-{next(_UIDS)}", "generation": 1} | dict(raw["metadata"])
-        request = request_for(raw, None if old is None else dict(old), "CREATE" if old is None else "UPDATE", user)
+        request = request_for(
+            raw,
+            None if old is None else dict(old),
+            "CREATE" if old is None else "UPDATE",
+            user,
+            subresource=subresource,
+        )
         pipeline = Pipeline(
             policies=lambda: self._policies,
             source=ObjectSetSource(self.objects, complete=True, default_namespace=NAMESPACE),

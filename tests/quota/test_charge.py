@@ -229,6 +229,19 @@ def test_child_jobs_of_a_jobset_are_covered() -> None:
     assert desk.reserved() == 32
 
 
+def test_a_pod_that_is_resized_pays_its_growth_and_stays_its_owner_s() -> None:
+    """pods/resize of a Job's Pod, by a person: the growth is charged, the Pod is not taken apart from its Job."""
+    desk = Desk(quota(cpu="4"), objects=[owner_job()])
+    owned = pod("train-0").priority_class("train-gold").owner("Job", "train", uid="job-uid").uid("p")
+    old, new = owned.requests(cpu="1").dict(), owned.requests(cpu="3").set("metadata.generation", 2).dict()
+
+    assert desk.judge(new, old, subresource="resize").allowed
+    assert desk.book().reservations[0].amounts == {"cpu": 2000}
+    assert not desk.book().reservations[0].detached
+    larger = owned.requests(cpu="6").set("metadata.generation", 2).dict()
+    assert "allows 4 cpu, none in use" in quota_denials(desk.judge(larger, old, subresource="resize"))[0]
+
+
 # ---- bare gangs -------------------------------------------------------------------------------------------------
 def bare(name: str, gpus: int = 4) -> dict[str, object]:
     return pod(name).gpu(gpus).scheduling_group("gang").priority_class("train-gold").dict()

@@ -55,7 +55,9 @@ def bill_of(facts: Facts) -> Bill:
     charges = tuple(more for charge in new if (more := difference(charge, before.get(charge.tier))) is not None)
     if not charges or _is_covered(facts, new, prices):
         return prices.bill(())
-    detached = not facts.requester.trusted and _known_owner(facts.metadata.controller()) is not None
+    # What a person changes on a child (pods/resize) stays the child's: only its creation tells whose it is.
+    written = facts.operation is Operation.CREATE and not facts.requester.trusted
+    detached = written and _known_owner(facts.metadata.controller()) is not None
     return prices.bill(charges, detached=detached)
 
 
