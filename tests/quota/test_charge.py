@@ -12,6 +12,7 @@ from tests.quota.helpers import JOB_CONTROLLER, Desk, gold_job, quota, quota_den
 from webhook.facts.model import Phase
 from webhook.quota.book import Order
 from webhook.quota.ledger import Undecided
+from webhook.quota.store import StoreError
 from webhook.verdict import Action
 
 
@@ -318,6 +319,18 @@ def test_a_place_that_is_only_reserved_is_not_a_no_yet() -> None:
     assert "In use: job/a (16). Of these 16 are reserved for objects that are not seen stored yet" in waits.notes[0]
     desk.store.put(replace(desk.book(), used={GPU: 16}, reservations=()))
     assert desk.judge(gold_job("b").dict()).code == 403
+
+
+def test_quotas_that_cannot_be_read_are_429_for_what_has_a_tier_and_nothing_for_the_rest() -> None:
+    desk = Desk()
+
+    def silent(_: float) -> list[object]:
+        raise StoreError("the API server did not answer")
+
+    desk.store.all = silent  # type: ignore[method-assign, assignment]
+
+    assert desk.judge(gold_job().dict(), seconds=0.8).code == 429
+    assert desk.judge(job().requests(cpu="1").dict(), seconds=0.8).allowed
 
 
 def test_two_tiers_on_one_object_all_or_none() -> None:

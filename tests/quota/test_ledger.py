@@ -14,7 +14,7 @@ import pytest
 from tests.builders import GPU
 from tests.quota.helpers import quota
 from webhook.quota.book import Order
-from webhook.quota.ledger import Granted, Ledger, Outcome, Refused, Undecided
+from webhook.quota.ledger import KNOWN_SECONDS, Granted, Ledger, Outcome, Refused, Undecided
 from webhook.quota.model import RESERVATION_COUNT_MAX, Reservation, TierQuota, from_raw
 from webhook.quota.store import InMemoryStore, StoreError, Written
 
@@ -246,20 +246,19 @@ def test_a_store_that_raises_something_else_is_our_bug_and_frees_the_desk() -> N
     assert isinstance(charge(ledger, order(1)), Granted)
 
 
-def test_a_cluster_without_quotas_needs_no_readable_store() -> None:
-    """The word "no quotas" outlives an API server that does not answer; nothing was ever read is another matter."""
+def test_no_quotas_is_a_word_of_one_second() -> None:
+    """Older, it is no word: a quota may have been made and counted since."""
     store = Troubled()
-    store._quotas.clear()
     now = [0.0]
     ledger = Ledger(store, clock=lambda: now[0])
     assert ledger.known(10.0) == ()
     store.readable = False
-    now[0] = 100.0
+    now[0] = KNOWN_SECONDS
+    assert ledger.known(10.0) == ()
+    now[0] += 0.01
 
-    assert ledger.known(110.0) == ()
-    fresh = Ledger(store)
-    assert fresh.known(time.monotonic() + 1) is None
-    assert fresh.not_ready() == ["the TierQuotas could not be read yet"]
+    assert ledger.known(10.0) is None
+    assert ledger.not_ready() == ["the TierQuotas cannot be read"]
 
 
 def test_books_survive_the_way_through_json() -> None:

@@ -122,20 +122,22 @@ class Ledger:
         self._known_at = 0.0
 
     def known(self, deadline: float) -> tuple[TierQuota, ...] | None:
-        """The quotas there are, at most `KNOWN_SECONDS` old; older where they cannot be read now: a cluster without quotas
-        must not need them readable. None where they never could be read. Nothing is charged on this word."""
+        """The quotas there are, at most `KNOWN_SECONDS` old: whether there is one for a tier at all. None where they cannot
+        be read now. An older word is no word: a quota may have been made and counted since, and seen live, in an API server
+        that stalled for seconds, 44 Jobs went past it."""
         if self._known is None or self._clock() - self._known_at > KNOWN_SECONDS:
             try:
-                self._remember(self._store.all(min(deadline, self._clock() + ROUND_SECONDS_MAX)))
+                self._read(min(deadline, self._clock() + ROUND_SECONDS_MAX))
             except StoreError:
-                self._known_at = self._clock()
+                return None
         return self._known
 
     def not_ready(self) -> list[str]:
-        """Reasons why charges cannot be decided yet: the quotas were never read, or their counts are not rebuilt."""
-        if self.known(self._clock() + 1.0) is None:
-            return ["the TierQuotas could not be read yet"]
-        return [f'TierQuota "{quota.name}" is not counted yet' for quota in self._known or () if not quota.is_counted]
+        """Reasons why charges cannot be decided: the quotas cannot be read, or their counts are not rebuilt."""
+        quotas = self.known(self._clock() + 1.0)
+        if quotas is None:
+            return ["the TierQuotas cannot be read"]
+        return [f'TierQuota "{quota.name}" is not counted yet' for quota in quotas if not quota.is_counted]
 
     def charge(
         self, tier: str, order: Order, labels: Mapping[str, str], deadline: float, *, commit: bool = True
@@ -220,8 +222,7 @@ class Ledger:
             self._sleep(self._jitter() * min(PAUSE_SECONDS_MAX, 0.005 * 2**round_count))
 
     def _round(self, tier: str, batch: Sequence[_Waiter], deadline: float) -> None:
-        read = self._store.all(deadline)
-        self._remember(read)
+        read = self._read(deadline)
         before = {quota.name: quota for quota in read if quota.tier == tier}
         books = dict(before)
         for waiter in batch:
@@ -236,8 +237,12 @@ class Ledger:
         for waiter in batch:
             waiter.decide(written)
 
-    def _remember(self, quotas: Iterable[TierQuota]) -> None:
-        self._known, self._known_at = tuple(quotas), self._clock()
+    def _read(self, deadline: float) -> tuple[TierQuota, ...]:
+        """All quotas, remembered with the moment at which they were asked for."""
+        asked_at = self._clock()
+        quotas = tuple(self._store.all(deadline))
+        self._known, self._known_at = quotas, asked_at
+        return quotas
 
 
 @dataclass(slots=True)
