@@ -45,10 +45,14 @@ class _Draft:
         self.shape = rng.choices(("identical", "mixed", "basic", "composite"), (45, 25, 10, 20))[0]
         self.key = self._key(0.6)
         self.extra = rng.choice((0, 0, 1, 2))
-        set_count = {"mixed": rng.choice((2, 2, 3)), "composite": rng.choice((1, 1, 2))}.get(self.shape, 1)
+        set_count = {
+            "mixed": rng.choice((2, 2, 3)),
+            "composite": rng.choice((1, 1, 2)),
+            "basic": rng.choice((1, 1, 2)),
+        }.get(self.shape, 1)
         self.templates = [self._template(i) for i in range(set_count)]
-        self.is_job = self.shape in ("identical", "basic") and rng.random() < 0.25
-        self.first = rng.randint(1, 2) if self.shape == "identical" and not self.is_job and rng.random() < 0.15 else 0
+        self.is_job = self.shape in ("identical", "basic") and set_count == 1 and rng.random() < 0.25
+        self.first = rng.randint(1, 2) if self.shape == "identical" and not self.is_job and rng.random() < 0.3 else 0
         self.leaf_key = rng.choice((None, RACK, BLOCK))
         self.leaf_size = rng.choice((1, 2, 2, 3))
         self.grows_children = rng.random() < 0.5
