@@ -308,6 +308,43 @@ def test_kubectl_get_tierquotas(cluster: Cluster, sixteen: str) -> None:
     assert row.split()[:6] == [sixteen, "gold", sixteen, f"{GPU}=16", f"{GPU}=8", f"{GPU}=0"]
 
 
+def test_a_tenant_hits_the_limit_shrinks_finishes_and_gets_in(cluster: Cluster, sixteen: str) -> None:
+    """kubectl as alice, start to end; -rP shows the transcript."""
+    cluster.grant("alice", sixteen)
+    lines: list[str] = []
+
+    def alice(*words: str, stdin: Any = None) -> str:
+        done = cluster.kubectl("-n", sixteen, *words, stdin=stdin, user="alice", check=False)
+        said = (done.stdout + done.stderr).strip().replace(sixteen, "team-a")
+        lines.append(f"$ kubectl {' '.join(words)}\n{said}")
+        return said
+
+    first, second = gold("train-7", pods=2, gpus=8).dict(), gold("train-8", pods=2, gpus=4).dict()
+    assert "created" in alice("create", "-f", "-", stdin=first)
+    wait_used(cluster, sixteen, 16)
+    refused = alice("create", "-f", "-", stdin=second)
+    assert (
+        'tier "gold" of team-a allows 16 nvidia.com/gpu, 16 in use, this Job asks for 8 (2 Pods x 4); 8 are missing. '
+        "In use: job/train-7 (16)"
+    ) in refused
+    alice("patch", "job", "train-7", "-p", '{"spec":{"parallelism":1}}')
+    wait_used(cluster, sixteen, 8)
+    assert "created" in alice("create", "-f", "-", stdin=second)
+    assert settled(cluster, sixteen) == 16
+    lines.append(
+        "$ kubectl get tierquotas\n" + cluster.kubectl("get", "tierquotas", sixteen).stdout.replace(sixteen, "team-a")
+    )
+    for number in range(2):
+        left = pods_of(cluster, sixteen, 3 - number) if not number else cluster.pods(sixteen)
+        running = [item for item in left if item["metadata"]["labels"]["job-name"] == "train-7"]
+        running = [item for item in running if item["status"]["phase"] == "Pending"]
+        cluster.set_pod_phase(sixteen, running[0]["metadata"]["name"], "Succeeded")
+        cluster.wait_for(lambda: len(cluster.pods(sixteen, "job-name=train-7")) == 2, 20, "the next Pod")
+    wait_used(cluster, sixteen, 8)
+    assert "created" in alice("create", "-f", "-", stdin=gold("train-9", gpus=8).dict())
+    print("\n".join(lines))
+
+
 @pytest.mark.parametrize(
     ("hard", "word"),
     [
