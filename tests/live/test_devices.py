@@ -392,7 +392,7 @@ def play(cluster: Cluster, shapes: Sequence[Shape]) -> Iterator[Table]:
                     cluster.wait_for(lambda run=run: run.bound() == run.pod_count, 60, label)
                 except TimeoutError:
                     continue  # the test of this run says so
-        cluster.scheduler_idle(120)
+        cluster.scheduler_idle(300)
         table.bound = {label: run.bound() for label, run in table.runs.items()}
         yield table
     finally:

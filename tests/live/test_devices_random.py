@@ -28,6 +28,8 @@ from webhook.feasibility.result import Feasible, Infeasible
 
 Json = dict[str, Any]
 CASES = int(os.environ.get("DEVICES_CASES", "25"))
+# Groups that do not fit are tried again for ever: with hundreds of them the scheduler is never idle.
+BATCH = 20
 PODS_MAX = 6
 INDEX = f'device.attributes["{GPU}"].index'
 SELECTORS = (f"{INDEX} < 2", f"{INDEX} > 0", f"has({INDEX})", f"!has({INDEX}) || {INDEX} != 1", 'device.driver != "x"')
@@ -112,9 +114,10 @@ def test_the_scheduler_never_does_what_muster_calls_impossible(control_plane: Cl
     shapes = [draw(random_, number, control_plane) for number in range(CASES)]
     counts: Counter[str] = Counter()
     wrong: list[str] = []
-    for table in play(control_plane, shapes):
-        for label, run in table.runs.items():
-            wrong += _judged(table, label, run, counts)
+    for begin in range(0, CASES, BATCH):
+        for table in play(control_plane, shapes[begin : begin + BATCH]):
+            for label, run in table.runs.items():
+                wrong += _judged(table, label, run, counts)
     print(dict(counts))
     assert wrong == [], f"DEVICES_SEED={seed}"
 

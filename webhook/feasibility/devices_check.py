@@ -175,22 +175,21 @@ def node_faults(
     """What is wrong with Pods on nodes: entries (node, claims each Pod has for itself, (identity, claim) that Pods
     share, number of Pods). A claim that Pods on several nodes share has to be one that all those nodes reach."""
     judge = Judge(inventory, question)
-    homes: dict[object, list[Node]] = defaultdict(list)
-    shared: dict[object, Wanted] = {}
-    for node, _, claims, _ in placed:
-        for identity, wanted in claims:
-            shared[identity] = wanted
-            homes[identity].append(node)
+    nodes: dict[str, Node] = {}
+    wanted: dict[str, list[Wanted]] = defaultdict(list)
+    homes: dict[object, str] = {}
     found: list[str] = []
-    for identity, wanted in shared.items():
-        nodes = homes[identity]
-        if not judge.claims([wanted], nodes[0]):
-            found.append(f"{nodes[0].name}: no devices for the shared claim {identity}")
-        elif len({node.name for node in nodes}) > 1 and not _is_of_everywhere(judge, wanted, nodes[0]):
-            found.append(f"{identity}: shared by Pods on several nodes")
-    for node, own, _, pod_count in placed:
-        if own and not judge.claims([claim for _ in range(pod_count) for claim in own], node):
-            found.append(f"{node.name}: no devices for {pod_count} Pods")
+    for node, own, shared, pod_count in placed:
+        nodes[node.name] = node
+        for identity, claim in shared:
+            if homes.setdefault(identity, node.name) != node.name and not _is_of_everywhere(judge, claim, node):
+                found.append(f"{identity}: shared by Pods on several nodes")
+        wanted[node.name] += [claim for _ in range(pod_count) for claim in own]
+    once = {identity: claim for _, _, shared, _ in placed for identity, claim in shared}
+    for name, claims in wanted.items():
+        here = [claim for identity, claim in once.items() if homes[identity] == name]
+        if not judge.claims([*here, *claims], nodes[name]):
+            found.append(f"{name}: no devices for all of its Pods")
     return found
 
 
