@@ -38,9 +38,7 @@ def test_r66(control_plane: Cluster, namespace: str, nodes: NodesFactory, tmp_pa
         second = kubectl_create(control_plane, namespace, member("foreign-1", "foreign", schedulerName="volcano"))
 
     assert refused.returncode == 1
-    assert 'spec.schedulerName: is "volcano", of the other 2 Pods in PodGroup "with" "default-scheduler"' in (
-        refused.stderr
-    )
+    assert 'is "volcano", and "default-scheduler" for the 2 other Pods of PodGroup "with"' in refused.stderr
     assert "[WAS212]" in refused.stderr
     for warned in (first, second):
         assert "[WAS318]" in warned.stderr
