@@ -145,6 +145,15 @@ def test_a_bare_pod_is_final_in_the_webhook_and_not_in_a_file() -> None:
     assert said(verdict(made, phase=Phase.REVIEW)) == [("WAS508", "Warn")]
 
 
+def test_a_runtime_class_may_bring_tolerations() -> None:
+    """The API server's RuntimeClass plugin adds them when the Pod is made, even where the policy knows no mutator."""
+    plain, classed = job("train").gpu(8), job("train").gpu(8)
+    classed.pod_spec["runtimeClassName"] = "gpu"
+
+    assert said(verdict(plain, podMutators="none")) == [("WAS508", "Deny")]
+    assert said(verdict(classed, podMutators="none")) == [("WAS508", "Warn")]
+
+
 # ---- one fault, one denial ----------------------------------------------------------------------------------------
 def test_each_role_that_fits_nowhere_has_its_own_finding() -> None:
     roles = jobset("train")

@@ -3,8 +3,8 @@
 `faults(facts, rule)` gives a rule its own faults. A plan raises demands (webhook/feasibility/demand.py); for each one
 that is infeasible the most specific cause speaks, WAS501 only where none does, so that one fault is denied once.
 
-A fault may deny where three things hold: the snapshot is complete, fresh and closed; the object is not suspended; and
-it is still infeasible with everything left out that need not hold, which is what a Pod mutator may change between this
+A fault may deny where three things hold: the snapshot is complete, fresh and closed; the object is not suspended and has
+no Pods yet; and it is still infeasible with everything left out that need not hold, which is what a Pod mutator may change between this
 object and its Pods, and what a gate of the scheduler that nobody declared would switch off. Else it warns, and
 `hindrance` says why.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from webhook.facts.model import Facts, Phase
+from webhook.facts.model import Facts, Operation, Phase
 from webhook.feasibility.demand import demands
 from webhook.feasibility.engine import copies_at_once, evaluate
 from webhook.feasibility.model import Demand, LeafDemand, Part, PodDemand, Profile, Requirement, TreeDemand
@@ -175,8 +175,10 @@ def changeable(facts: Facts) -> frozenset[Part]:
     if facts.kind == "Pod" and facts.phase is Phase.VALIDATING:
         return frozenset()  # mutation is over
     mutators = facts.policy.spec.cluster.pod_mutators
+    # The API server's own RuntimeClass plugin adds the tolerations of the class, whatever webhooks there are.
+    own = frozenset({Part.TAINTS} if any(s.template.spec.runtime_class_name for s in facts.plan.all_pod_sets()) else ())
     if mutators == "none":
-        return frozenset()
+        return own
     if mutators == "additive":
         return frozenset({Part.TAINTS})
     if mutators == "dry-run":
@@ -201,6 +203,17 @@ def _contradictions(demand: Demand, facts: Facts) -> Iterator[Fault]:
 
 def _suspended(demand: Demand) -> str:
     return "the object is suspended and may change before it is resumed" if demand.suspended else ""
+
+
+def _placed_already(facts: Facts) -> str:
+    """Members that run count for the quorum wherever they are, on a node that has shrunk since as well: a proof that plans
+    from nothing does not hold for them. Those of a suspended object do not exist."""
+    if facts.operation is not Operation.UPDATE or facts.kind == "Pod" or facts.old_plan is None:
+        return ""
+    before = list(facts.old_plan.all_pod_sets())
+    if before and all(pod_set.suspended for pod_set in before):
+        return ""
+    return "its Pods may have been placed already"
 
 
 # ---- one demand ---------------------------------------------------------------------------------------------------
@@ -266,7 +279,7 @@ class _Judge:
 
     def _hindrance(self) -> str:
         """Why this proof may not deny; "" if it may."""
-        reason = self.snapshot.denial_hindrance() or _suspended(self.demand)
+        reason = self.snapshot.denial_hindrance() or _suspended(self.demand) or _placed_already(self.facts)
         if reason:
             return reason
         changing = changeable(self.facts)
