@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 COMMANDS: dict[str, str] = {
     "demo": "webhook.cli.demo:demo",
+    "doctor": "webhook.cli.doctor:doctor",
     "explain": "webhook.cli.explain:explain",
     "inventory": "webhook.cli.inventory:app",
     "registration": "webhook.cli.registration:app",

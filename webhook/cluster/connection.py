@@ -39,6 +39,15 @@ class Read:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What a creation would have led to. warnings: the Warning headers as they came."""
+
+    status: int
+    body: bytes
+    warnings: tuple[str, ...] = ()
+
+
 class GoneError(Exception):
     """410: the watch's resourceVersion is too old; list again."""
 
@@ -78,6 +87,13 @@ class Connection:
             method, path, timeout_seconds, body=msgspec.json.encode(body), content_type=content_type
         )
         return response.status, response.data
+
+    def dry_run(self, path: str, body: Any, timeout_seconds: float) -> DryRun:
+        """A POST that everybody judges and nobody stores. Raises urllib3 HTTPError where nobody answers."""
+        content = msgspec.json.encode(body)
+        query = f"{path}?dryRun=All"
+        response = self._request("POST", query, timeout_seconds, body=content, content_type="application/json")
+        return DryRun(response.status, response.data, tuple(response.headers.getlist("Warning")))
 
     def watch(self, path: str, resource_version: str, idle_seconds: float) -> Iterator[bytes]:
         """The lines of a watch, one JSON event each, until the server ends it. Raises GoneError, WatchError."""
