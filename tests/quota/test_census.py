@@ -139,8 +139,6 @@ def test_an_older_list_is_no_new_list(census: Census) -> None:
     assert census.listed_since(49.0, ["Job"])
     assert not census.listed_since(50.0, ["Job"])
     assert not census.listed_since(float("-inf"), ["Job", "Pod"])
-    census.unsynced("Job")
-    assert not census.listed_since(49.0, ["Job"])
 
 
 def test_a_list_replaces_what_it_does_not_hold(census: Census, clock: Clock) -> None:

@@ -21,11 +21,12 @@ from webhook.quota.usage import Charge
 class Leader(NoJournal):
     """A recounter over a store and a census, with a clock that tests move."""
 
-    def __init__(self, store: InMemoryStore, name: str = "one") -> None:
+    def __init__(self, store: InMemoryStore, name: str = "one", *, listed: bool = True) -> None:
         self.now = 1000.0
         self.store = store
         self.census = Census(clock=lambda: self.now)
-        self.census.replace_kind("Job", [], self.now)
+        if listed:
+            self.census.replace_kind("Job", [], self.now)
         self.looked = Looked(Seen.UNKNOWN)
         self.relisted = 0
         self.drifts: list[Mapping[str, int]] = []
@@ -76,8 +77,7 @@ def test_a_new_quota_is_not_counted_before_every_worker_can_know_it() -> None:
 
 
 def test_nothing_is_counted_before_everything_is_listed() -> None:
-    leader = Leader(booked(order("a", 4)))
-    leader.census.unsynced("Job")
+    leader = Leader(booked(order("a", 4)), listed=False)
 
     assert leader.count().counted_by == ""
 

@@ -112,11 +112,6 @@ class Census:
                 self._labels[namespace] = dict(labels)
         self._on_change()
 
-    def unsynced(self, kind: str) -> None:
-        """The kind's objects are no longer followed: nothing may be counted until they are listed again."""
-        with self._lock:
-            self._listed_at.pop(kind, None)
-
     def listed_since(self, moment: float, kinds: Iterable[str]) -> bool:
         """Has every one of these kinds been listed, by a list that began after this moment?"""
         with self._lock:
