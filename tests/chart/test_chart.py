@@ -279,8 +279,12 @@ def test_muster_may_read_exactly_the_kinds_it_knows(template: Template) -> None:
         for resource in rule["resources"]
     }
 
-    assert granted == {(kind.group, kind.plural) for kind in (*KINDS, *INVENTORY_KINDS)}
-    assert {tuple(rule["verbs"]) for rule in only(objects, "ClusterRole")["rules"]} == {("get", "list", "watch")}
+    books = {("muster.dev", "tierquotas"), ("muster.dev", "tierquotas/status"), ("", "events")}
+    assert granted == {(kind.group, kind.plural) for kind in (*KINDS, *INVENTORY_KINDS)} | books
+    verbs = {tuple(rule["verbs"]): rule["resources"] for rule in only(objects, "ClusterRole")["rules"]}
+    assert verbs.pop(("update",)) == ["tierquotas/status"]
+    assert verbs.pop(("create",)) == ["events"]
+    assert set(verbs) == {("get", "list", "watch")}
 
 
 # -- values -------------------------------------------------------------------------------------------------------------
