@@ -5,6 +5,7 @@ The short form has 200 nodes, the long one (`make prove`) 5,120 of at least 8 kB
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ Start = Callable[[ControlPlaneOptions], ControlPlane]
 _TEXT = """# An impossible gang, without Muster and with it
 
 Recorded on {date} by tests/live/test_feasibility_shown.py (`make prove`): kube-scheduler 1.37.2, {nodes} nodes of {node_bytes} bytes in
-{racks} racks of 16, one gang Job of 17 Pods with 8 GPUs each in one rack, on {cores} shared cores.
+{racks} racks of 16, one gang Job of 17 Pods with 8 GPUs each in one rack, on {cores} cores shared with other work (load average {load:.0f}).
 
 Without Muster the Job is stored. In {watched:.0f} s kube-scheduler tried its group {attempts:.0f} times and spent {seconds:.1f} s of its one scheduling
 thread on it ({each:.2f} s each); all 17 Pods stayed Pending:
@@ -192,7 +193,8 @@ def test_5120_nodes(start_control_plane: Start, tmp_path: Path) -> None:
             nodes=f"{len(specs):,}",
             node_bytes=f"{node_bytes:,}",
             racks=320,
-            cores=2,
+            cores=os.cpu_count(),
+            load=os.getloadavg()[1],
             each=shown.seconds / shown.attempts,
         )
     )
