@@ -7,7 +7,7 @@ Pod, this one looks for any arrangement. What failed is remembered by what was l
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from webhook.feasibility.cel import Truth
 from webhook.feasibility.devices_bounds import ENDLESS, Offer, truth
@@ -40,6 +40,10 @@ def solve(offer: Offer) -> Most:
     bound = offer.most()
     if bound == 0:
         return Most(0, True)
+    if any(constraint.is_distinct for claim in (*offer.own, *offer.shared) for constraint in claim.constraints):
+        # The search knows no distinctAttribute; without it there is room for as many, or more.
+        loose = Offer(_without_distinct(offer.own), _without_distinct(offer.shared), offer.stock, offer.question)
+        return Most(min(bound, solve(loose).pod_count), False)
     if not is_known(offer):
         return Most(bound, False)
     search = _Search(offer)
@@ -61,8 +65,6 @@ def is_known(offer: Offer) -> bool:
     claims = (*offer.own, *offer.shared)
     if offer.stock.is_open or any(claim.doubts for claim in claims):
         return False
-    if any(constraint.is_distinct for claim in claims for constraint in claim.constraints):
-        return False
     if sum(len(claim.requests) for claim in claims) > 1 and any(asked.is_admin for asked in offer.asked.values()):
         return False  # within one Pod, admin access and other requests keep each other from a device, by their order
     everything = (1 << len(offer.stock.kinds)) - 1
@@ -76,6 +78,12 @@ def is_known(offer: Offer) -> bool:
                 return False
     # A value that cannot be read, on a device that a constraint is about.
     return all(values is not None for kind in offer.stock.kinds for values in kind.values.values())
+
+
+def _without_distinct(claims: tuple[Wanted, ...]) -> tuple[Wanted, ...]:
+    return tuple(
+        replace(claim, constraints=tuple(one for one in claim.constraints if not one.is_distinct)) for claim in claims
+    )
 
 
 def _is_unlimited(offer: Offer) -> bool:
