@@ -34,6 +34,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,7 @@ def load_cases(folder: Path = RULES) -> Iterator[Case]:
         yield load_case(path)
 
 
+@cache
 def load_case(path: Path) -> Case:
     documents = list(YAML(typ="safe", pure=True).load_all(path.read_text()))
     if len(documents) != 2:
