@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -152,9 +153,13 @@ def books(cluster: Cluster, name: str) -> dict[str, Any]:
     return status
 
 
+def reservations(cluster: Cluster, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (books(cluster, name).get("reservations") or "").splitlines()]
+
+
 def settled(cluster: Cluster, name: str, resource: str = GPU, seconds: float = 30) -> int:
     """Waits until nothing is reserved; what is used then."""
-    cluster.wait_for(lambda: not books(cluster, name).get("reservations"), seconds, f"no reservations in {name}")
+    cluster.wait_for(lambda: not reservations(cluster, name), seconds, f"no reservations in {name}")
     return int(books(cluster, name)["used"][resource])
 
 

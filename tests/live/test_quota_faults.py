@@ -20,7 +20,7 @@ import urllib3
 
 from tests.builders import GPU
 from tests.cluster.controlplane import ControlPlane, ControlPlaneOptions
-from tests.live.quota_cluster import Replicas, books, crowd, gold, jobs, persistent, quota
+from tests.live.quota_cluster import Replicas, books, crowd, gold, jobs, persistent, quota, reservations
 
 pytestmark = pytest.mark.processes
 
@@ -159,7 +159,7 @@ def one_round(replicas: Replicas, *, with_faults: bool) -> str:
 def _settle(replicas: Replicas, namespace: str) -> None:
     """Until nothing is reserved: what was admitted and never stored has lapsed."""
     replicas.cluster.wait_for(
-        lambda: books(replicas.cluster, namespace).get("reservations") == [],
+        lambda: not reservations(replicas.cluster, namespace),
         4 * RESERVATION_SECONDS,
         "the reservations to lapse",
     )

@@ -25,6 +25,7 @@ from tests.live.quota_cluster import (
     jobs,
     quota,
     repeated,
+    reservations,
     settled,
     wait_used,
 )
@@ -104,7 +105,7 @@ def test_several_quotas_all_or_none(cluster: Cluster, sixteen: str) -> None:
 
         assert answer.status == 403
         assert f'(TierQuota "{sixteen}-all") allows 4 nvidia.com/gpu, none in use' in answer.body["message"]
-        assert not books(cluster, sixteen).get("reservations")
+        assert not reservations(cluster, sixteen)
 
 
 # ---- what is admitted and never stored ----------------------------------------------------------------------------
@@ -258,10 +259,11 @@ def test_children_of_a_live_owner_are_covered_and_a_forged_one_pays(cluster: Clu
 
         wait_used(cluster, namespace, 16)
         assert create(cluster, namespace, second.dict()).status == 403
-        rows = books(cluster, namespace)["reservations"]
+        rows = reservations(cluster, namespace)
         assert [(row["name"], row["settled"]) for row in rows] == [("forged", True)]
         cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods/forged", gracePeriodSeconds=0).expect()
-        assert settled(cluster, namespace) == 12
+        cluster.wait_for(lambda: not reservations(cluster, namespace), 20, "the forged Pod out of the books")
+        wait_used(cluster, namespace, 12)
 
 
 def test_r127_each_job_of_a_cronjob_pays(cluster: Cluster, sixteen: str) -> None:

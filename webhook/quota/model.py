@@ -202,14 +202,22 @@ def from_raw(raw: Mapping[str, Any]) -> TierQuota:
             generation=int(metadata.get("generation") or 0),
             resource_version=str(metadata.get("resourceVersion") or ""),
             used=_amounts(status.get("used")),
-            reservations=reservations_from(status.get("reservations") or ()),
-            groups=tuple(msgspec.convert(_numbers(item), OpenGroup) for item in status.get("groups") or ()),
-            holders=tuple(msgspec.convert(_numbers(item), Holder) for item in status.get("holders") or ()),
+            reservations=reservations_from(_rows(status.get("reservations"))),
+            groups=tuple(msgspec.convert(_numbers(item), OpenGroup) for item in _rows(status.get("groups"))),
+            holders=tuple(msgspec.convert(_numbers(item), Holder) for item in _rows(status.get("holders"))),
             counted_scope=str(counted.get("scope") or ""),
             counted_by=str(counted.get("by") or ""),
         )
-    except (QuantityError, msgspec.ValidationError, ValidationError, TypeError, ValueError) as error:
+    except (QuantityError, msgspec.MsgspecError, ValidationError, TypeError, ValueError) as error:
         raise QuotaError(f'TierQuota "{name}" cannot be read: {error}') from error
+
+
+def _rows(text: Any) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(line) for line in str(text or "").splitlines()]
+
+
+def _lines(items: Iterable[Any]) -> str:
+    return "\n".join(msgspec.json.encode(_wire(item)).decode() for item in items)
 
 
 def reservations_from(rows: Iterable[Mapping[str, Any]]) -> tuple[Reservation, ...]:
@@ -217,15 +225,24 @@ def reservations_from(rows: Iterable[Mapping[str, Any]]) -> tuple[Reservation, .
     return tuple(_reservation(row) for row in rows)
 
 
+def rows_of(quota: TierQuota) -> list[dict[str, Any]]:
+    """The reservations as plain data, for `reservations_from`."""
+    return [_wire(item) for item in quota.reservations]
+
+
 def status_of(quota: TierQuota) -> dict[str, Any]:
-    """The whole status, quantities as a person writes them. `summary` is for the printer columns."""
+    """The whole status, quantities as a person writes them. `summary` is for the printer columns.
+
+    What may be long is text, one JSON object a line: the API server checks and prunes objects field by field, and with 600
+    reservations in a list of objects one write took it 60 to 170 ms, as one text 5 ms.
+    """
     return {
         "hard": texts(quota.hard),
         "used": texts(quota.used),
         "reserved": texts(quota.reserved),
-        "reservations": [_wire(item) for item in quota.reservations],
-        "groups": [_wire(item) for item in quota.groups],
-        "holders": [_wire(item) for item in quota.holders],
+        "reservations": _lines(quota.reservations),
+        "groups": _lines(quota.groups),
+        "holders": _lines(quota.holders),
         "counted": {"scope": quota.counted_scope, "by": quota.counted_by},
         "summary": {
             "namespaces": _namespaces(quota),

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from webhook.quota.model import TierQuota, reservations_from, status_of
+from webhook.quota.model import TierQuota, reservations_from, rows_of
 from webhook.quota.store import Written
 
 RESERVATION_SECONDS = 90.0
@@ -46,7 +46,7 @@ class QuotaFile:
             known = {item["id"]: item["at"] for item in books.get(quota.name, {}).get("rows", ())}
             rows = [
                 {"id": item["id"], "at": known.get(item["id"], self._clock()), "row": item}
-                for item in status_of(quota)["reservations"]
+                for item in rows_of(quota)
                 if item["id"] not in given
             ]
             books[quota.name] = {"version": int(stored.resource_version) + 1, "rows": rows}
