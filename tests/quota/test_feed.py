@@ -69,7 +69,7 @@ def run(script: Script, kind: str = "Job") -> Census:
 
 
 def used(census: Census) -> int:
-    return sum(item.amounts[GPU] for item in census.count("gold", lambda _: True, frozenset()).holders)
+    return sum(item.amounts[GPU] for item in census.view().count("gold", lambda _: True, frozenset()).holders)
 
 
 def test_a_compacted_watch_is_listed_again() -> None:
@@ -81,7 +81,7 @@ def test_a_compacted_watch_is_listed_again() -> None:
 
     assert script.listed == 2
     assert used(census) == 4
-    assert census.is_gone("u1")
+    assert census.view().is_gone("u1")
 
 
 @pytest.mark.parametrize("trouble", [GoneError(), WatchError("ProtocolError")])

@@ -32,7 +32,7 @@ from webhook.quota.store import StoreError
 
 LEASE_NAME = "muster-tier-quotas"
 
-CALM_SECONDS = 0.1
+CALM_SECONDS = 0.25
 """A change waits so long for others, so that a burst of a thousand Pods is not a thousand counts."""
 POLL_SECONDS = 0.5
 """Without any change the books are looked at so often: a new quota, an edited limit, a reservation whose time is up."""

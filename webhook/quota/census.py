@@ -16,6 +16,7 @@ reservation; one that is gone and still seen counts a moment too long.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -74,11 +75,14 @@ class Census:
         self._clock, self._on_change = clock, on_change
         self._lock = threading.RLock()
         self._nodes: dict[str, Node] = {}
+        self._by_namespace: dict[str, dict[str, Node]] = {}
         self._ghosts: dict[str, _Ghost] = {}
         self._tombstones: dict[str, float] = {}
         self._deleting_since: dict[str, float] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
         self._listed_at: dict[str, float] = {}
+        # What a namespace counts, until something in it changes: trees of owners never leave their namespace.
+        self._present: dict[str, _Namespace] = {}
 
     # -- what the watches tell ------------------------------------------------------------------------------------
     def replace_kind(self, kind: str, nodes: Iterable[Node], started_at: float) -> None:
@@ -117,6 +121,33 @@ class Census:
         with self._lock:
             return all(kind in self._listed_at and self._listed_at[kind] > moment for kind in kinds)
 
+    def labels(self, namespace: str) -> Mapping[str, str]:
+        with self._lock:
+            return self._labels.get(namespace, {})
+
+    def settles_at(self) -> float | None:
+        """When the next ghost or stuck Pod stops counting; None if nothing waits for time to pass."""
+        with self._lock:
+            now = self._clock()
+            moments = [ghost.until for ghost in self._ghosts.values()]
+            moments += [since + TERMINATING_SECONDS_MAX for since in self._deleting_since.values()]
+            return min((moment for moment in moments if moment > now), default=None)
+
+    def view(self) -> View:
+        """Everything as it counts now, unchanging: what is counted and what becomes of reservations must rest on one view."""
+        with self._lock:
+            now = self._clock()
+            for uid in [uid for uid, ghost in self._ghosts.items() if ghost.until <= now]:
+                self._touch(self._ghosts.pop(uid).node.namespace)
+            for uid, since in self._deleting_since.items():
+                if now - since >= TERMINATING_SECONDS_MAX and uid in self._nodes:
+                    self._touch(self._nodes[uid].namespace)
+            names = {*self._by_namespace, *(ghost.node.namespace for ghost in self._ghosts.values())}
+            for name in names - self._present.keys():
+                self._present[name] = _Namespace(self._as_it_counts(name, now))
+            return View(dict(self._nodes), frozenset(self._tombstones), dict(self._labels), dict(self._present))
+
+    # -- keeping ----------------------------------------------------------------------------------------------------
     def _put(self, node: Node) -> None:
         old = self._nodes.get(node.uid)
         now = self._clock()
@@ -127,16 +158,29 @@ class Census:
         elif node.is_pod:
             self._deleting_since.setdefault(node.uid, now)
         self._nodes[node.uid] = node
+        self._by_namespace.setdefault(node.namespace, {})[node.uid] = node
+        self._touch(node.namespace)
 
     def _remove(self, uid: str) -> None:
         now = self._clock()
         node = self._nodes.pop(uid, None)
-        if node is not None and not node.is_pod:
-            self._haunt(node, now)
+        if node is not None:
+            rest = self._by_namespace[node.namespace]
+            del rest[uid]
+            if not rest:
+                del self._by_namespace[node.namespace]
+            if not node.is_pod:
+                self._haunt(node, now)
+            self._touch(node.namespace)
         self._deleting_since.pop(uid, None)
         self._tombstones[uid] = now
-        for old in [old for old, at in self._tombstones.items() if now - at > TOMBSTONE_SECONDS]:
+        for old in itertools.takewhile(
+            lambda item: now - self._tombstones[item] > TOMBSTONE_SECONDS, list(self._tombstones)
+        ):
             del self._tombstones[old]
+
+    def _touch(self, namespace: str) -> None:
+        self._present.pop(namespace, None)
 
     def _haunt(self, node: Node, now: float) -> None:
         ghost = self._ghosts.get(node.uid)
@@ -144,45 +188,63 @@ class Census:
             node = replace(node, charges=_larger(node.charges, ghost.node.charges))
         self._ghosts[node.uid] = _Ghost(node, now + LINGER_SECONDS)
 
-    # -- what the recount asks ------------------------------------------------------------------------------------
-    def node(self, uid: str) -> Node | None:
-        with self._lock:
-            return self._nodes.get(uid)
-
-    def is_gone(self, uid: str) -> bool:
-        """Was it seen, and seen going?"""
-        with self._lock:
-            return uid in self._tombstones and uid not in self._nodes
-
-    def labels(self, namespace: str) -> Mapping[str, str]:
-        with self._lock:
-            return self._labels.get(namespace, {})
-
-    def settles_at(self) -> float | None:
-        """When the next ghost or stuck Pod stops counting; None if nothing waits for time to pass."""
-        with self._lock:
-            moments = [ghost.until for ghost in self._ghosts.values()]
-            moments += [since + TERMINATING_SECONDS_MAX for since in self._deleting_since.values()]
-            return min(moments, default=None)
-
-    def count(self, tier: str, selects: Callable[[str], bool], detached: frozenset[str]) -> Counted:
-        """Everything of one tier in the namespaces that `selects` takes. detached: uids counted apart from their owner."""
-        with self._lock:
-            return _Tally(self._present(), tier, selects, detached).counted()
-
-    def _present(self) -> dict[str, Node]:
-        """The nodes as they count now: ghosts at their larger self, without Pods that are stuck."""
-        now = self._clock()
-        self._ghosts = {uid: ghost for uid, ghost in self._ghosts.items() if ghost.until > now}
-        present = dict(self._nodes)
+    def _as_it_counts(self, namespace: str, now: float) -> dict[str, Node]:
+        """The nodes of a namespace: ghosts at their larger self, without Pods that are stuck."""
+        present = dict(self._by_namespace.get(namespace, {}))
         for uid, ghost in self._ghosts.items():
+            if ghost.node.namespace != namespace:
+                continue
             node = present.get(uid)
             charges = ghost.node.charges if node is None else _larger(node.charges, ghost.node.charges)
             present[uid] = replace(node or ghost.node, charges=charges)
-        for uid, since in self._deleting_since.items():
-            if now - since >= TERMINATING_SECONDS_MAX:
-                present.pop(uid, None)
+        for uid in [uid for uid in present if now - self._deleting_since.get(uid, now) >= TERMINATING_SECONDS_MAX]:
+            del present[uid]
         return present
+
+
+class _Namespace:
+    """The nodes of one namespace at one moment, and what was counted of them."""
+
+    def __init__(self, nodes: Mapping[str, Node]) -> None:
+        self.nodes = nodes
+        self._counted: dict[tuple[str, frozenset[str]], Counted] = {}
+
+    def counted(self, tier: str, detached: frozenset[str]) -> Counted:
+        key = (tier, frozenset(uid for uid in detached if uid in self.nodes))
+        if key not in self._counted:
+            self._counted[key] = _Tally(self.nodes, tier, detached).counted()
+        return self._counted[key]
+
+
+class View:
+    """A census at one moment."""
+
+    def __init__(
+        self,
+        nodes: Mapping[str, Node],
+        tombstones: frozenset[str],
+        labels: Mapping[str, Mapping[str, str]],
+        present: Mapping[str, _Namespace],
+    ) -> None:
+        self._nodes, self._tombstones, self._labels, self._present = nodes, tombstones, labels, present
+
+    def node(self, uid: str) -> Node | None:
+        return self._nodes.get(uid)
+
+    def is_gone(self, uid: str) -> bool:
+        """Was it seen, and seen going?"""
+        return uid in self._tombstones and uid not in self._nodes
+
+    def labels(self, namespace: str) -> Mapping[str, str]:
+        return self._labels.get(namespace, {})
+
+    def count(self, tier: str, selects: Callable[[str], bool], detached: frozenset[str]) -> Counted:
+        """Everything of one tier in the namespaces that `selects` takes. detached: uids counted apart from their owner."""
+        parts = [found.counted(tier, detached) for name, found in sorted(self._present.items()) if selects(name)]
+        return Counted(
+            holders=[holder for part in parts for holder in part.holders],
+            groups=[group for part in parts for group in part.groups],
+        )
 
 
 def _larger(one: tuple[Charge, ...], other: tuple[Charge, ...]) -> tuple[Charge, ...]:
@@ -213,20 +275,13 @@ class _Members:
 
 
 class _Tally:
-    """One tier, some namespaces, one moment."""
+    """One tier in one namespace at one moment."""
 
-    def __init__(
-        self, nodes: Mapping[str, Node], tier: str, selects: Callable[[str], bool], detached: frozenset[str]
-    ) -> None:
-        self._nodes, self._tier, self._detached = nodes, tier, detached
-        chosen: dict[str, bool] = {}
+    def __init__(self, nodes: Mapping[str, Node], tier: str, detached: frozenset[str]) -> None:
+        self._nodes, self._tier = nodes, tier
         self._mine: list[Node] = []
         self._children: dict[str, list[Node]] = {}
         for node in nodes.values():
-            if node.namespace not in chosen:
-                chosen[node.namespace] = selects(node.namespace)
-            if not chosen[node.namespace]:
-                continue
             if node.owner_uid in nodes and node.uid not in detached:
                 self._children.setdefault(node.owner_uid, []).append(node)
             else:

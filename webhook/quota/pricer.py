@@ -166,8 +166,10 @@ def counted_among(
             continue
         if node is not None:
             census.put(replace(node, uid=node.uid or f"file-{number}"))
-    result = []
-    for quota in quotas:
-        counted = census.count(quota.tier, lambda namespace, quota=quota: quota.selects(namespace, {}), frozenset())  # type: ignore[misc]
-        result.append(recounted(quota, counted, lambda _: Fate.KEEP, "").quota)
-    return result
+    view = census.view()
+
+    def counted(quota: TierQuota) -> TierQuota:
+        found = view.count(quota.tier, lambda namespace: quota.selects(namespace, {}), frozenset())
+        return recounted(quota, found, lambda _: Fate.KEEP, "").quota
+
+    return [counted(quota) for quota in quotas]

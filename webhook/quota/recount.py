@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from webhook.quota.book import Fate, Recount, recounted
-from webhook.quota.census import Census
+from webhook.quota.book import Counted, Fate, Recount, recounted
+from webhook.quota.census import Census, View
 from webhook.quota.ledger import KNOWN_SECONDS
 from webhook.quota.model import Reservation, TierQuota
 from webhook.quota.store import QuotaStore, Written
@@ -95,19 +95,30 @@ class Recounter:
         self._first_seen: dict[str, float] = {}
         self._noticed: dict[tuple[str, str], float] = {}
         self._fenced_at = float("-inf")
+        self._last: Sequence[TierQuota] = ()
 
     def run_once(self) -> bool:
         """True if every quota's books are right now; False if somebody wrote in between or a list is missing: call again.
-        Raises StoreError."""
+        Raises StoreError.
+
+        The view is taken and counted before the quotas are read, so that little time passes between read and write. It may
+        be older than what is read, since no other leader counts; but what becomes of reservations rests on it, too.
+        """
+        # Asked before the view is taken: a list that comes in between is not in the view.
+        is_listed = self._census.listed_since(self._fenced_at, self._kinds)
+        view = self._census.view()
+        for quota in self._last:
+            self._count(view, quota)
         quotas = self._store.all(self._clock() + WRITE_SECONDS_MAX)
-        if not self._fence(quotas):
+        self._last = quotas
+        if not self._fence(quotas) or not is_listed:
             return False
         present = {item.id for quota in quotas for item in quota.reservations if not item.settled}
         now = self._clock()
         self._first_seen = {item: self._first_seen.get(item, now) for item in present}
         uncounted = {(quota.uid or quota.name, quota.scope) for quota in quotas if not quota.is_counted}
         self._noticed = {key: self._noticed.get(key, now) for key in uncounted}
-        results = [self._recount(quota) for quota in quotas if self._is_due(quota)]
+        results = [self._recount(view, quota) for quota in quotas if self._is_due(quota)]
         self._journal.counted([quota for quota, _ in results])
         return len(results) == len(quotas) and all(done for _, done in results)
 
@@ -132,7 +143,7 @@ class Recounter:
         return at is None or self._clock() - at >= NOTICE_SECONDS
 
     def _fence(self, quotas: Sequence[TierQuota]) -> bool:
-        """Takes over the quotas that another leader counted; True once lists are newer than that."""
+        """Takes over a quota that another leader counted; True if there is none."""
         for quota in quotas:
             if quota.counted_by in ("", self._identity):
                 continue
@@ -140,14 +151,15 @@ class Recounter:
                 self._fenced_at = self._clock()
                 self._relist()
             return False
-        return self._census.listed_since(self._fenced_at, self._kinds)
+        return True
 
-    def _recount(self, quota: TierQuota) -> tuple[TierQuota, bool]:
-        fates = {reservation.id: self._fate(reservation) for reservation in quota.reservations}
-        detached = frozenset(reservation.uid for reservation in quota.reservations if reservation.detached)
-        counted = self._census.count(
-            quota.tier, lambda namespace: quota.selects(namespace, self._census.labels(namespace)), detached
-        )
+    def _count(self, view: View, quota: TierQuota) -> Counted:
+        detached = frozenset(item.uid for item in quota.reservations if item.detached)
+        return view.count(quota.tier, lambda name: quota.selects(name, view.labels(name)), detached)
+
+    def _recount(self, view: View, quota: TierQuota) -> tuple[TierQuota, bool]:
+        fates = {reservation.id: self._fate(view, reservation) for reservation in quota.reservations}
+        counted = self._count(view, quota)
         result = recounted(quota, counted, lambda reservation: fates[reservation.id], self._identity)
         if result.quota == quota:
             return quota, True
@@ -162,11 +174,11 @@ class Recounter:
         if result.drift:
             self._journal.drift(result.quota, result.drift)
 
-    def _fate(self, reservation: Reservation) -> Fate:
-        node = self._census.node(reservation.uid)
+    def _fate(self, view: View, reservation: Reservation) -> Fate:
+        node = view.node(reservation.uid)
         if node is not None and node.generation >= reservation.generation:
             return Fate.SETTLED
-        if node is None and (reservation.settled or self._census.is_gone(reservation.uid)):
+        if node is None and (reservation.settled or view.is_gone(reservation.uid)):
             return Fate.LAPSED
         if self._clock() - self._first_seen.get(reservation.id, self._clock()) < self._reservation_seconds:
             return Fate.KEEP
