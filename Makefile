@@ -15,7 +15,7 @@ install: $(STAMP)  ## the environment with the `muster` command, in .venv/
 
 # Exact versions with hashes; the project itself is installed in place without build isolation.
 $(STAMP): requirements/test.txt pyproject.toml
-	@echo "installing into $(VENV)/ (about half a minute)"
+	@echo "installing into $(VENV)/ (half a minute to some minutes, 420 MB)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/test.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .

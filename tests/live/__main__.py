@@ -27,12 +27,13 @@ def registered(cluster: ControlPlane, policy: Path) -> Iterator[None]:
     print("starting Muster and registering it", file=sys.stderr)
     cluster.install_crds("jobset", "lws")
     with tempfile.TemporaryDirectory(prefix="muster-") as directory:
-        muster = Muster(cluster, Path(directory), workers=2)
+        muster = Muster(cluster, Path(directory), workers=2, inventory=True)
         try:
             cluster.kubectl("apply", "-f", str(EXAMPLES / "cluster"))
             for user, namespace in (("alice", "team-a"), ("alice", "team-b"), ("bob", "team-b")):
                 cluster.grant(user, namespace)
             muster.start(yaml.safe_load(policy.read_text()))
+            muster.drop_canary()
             print("# Muster judges what you send; try it as a tenant of team-a:")
             print(
                 f"#   kubectl --kubeconfig {cluster.kubeconfig('alice')} create -f examples/gangs/02-more-than-will-exist.yaml"

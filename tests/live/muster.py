@@ -139,6 +139,13 @@ class Muster:
             self.cluster.api.delete(f"{_REGISTRATION}/mutatingwebhookconfigurations/muster")
         self.cluster.wait_for(self._calls_this_generation, 30, "the API server to call the new entries")
 
+    def drop_canary(self) -> None:
+        """Leaves only what `muster registration render` makes; nobody registers again after this."""
+        path = f"{_REGISTRATION}/validatingwebhookconfigurations/muster"
+        stored = self.cluster.api.get(path).expect(200)
+        stored["webhooks"] = [entry for entry in stored["webhooks"] if ".canary." not in entry["name"]]
+        self.cluster.api.put(path, stored).expect(200)
+
     def unregister(self) -> None:
         for plural in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations"):
             self.cluster.api.delete(f"{_REGISTRATION}/{plural}/muster")

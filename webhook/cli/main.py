@@ -7,10 +7,12 @@ commands, a `typer.Typer`) under that attribute.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+
+from webhook import __version__
 
 COMMANDS: dict[str, str] = {
     "demo": "webhook.cli.demo:demo",
@@ -55,8 +57,18 @@ app = typer.Typer(
 )
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        print(f"muster {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="print the version and stop")
+    ] = False,
+) -> None:
     pass
 
 

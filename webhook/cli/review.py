@@ -19,6 +19,7 @@ from webhook.inventory.snapshot import Snapshot
 from webhook.objects.fieldpath import FieldPath
 from webhook.objects.kinds import find, split_api_version
 from webhook.objects.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
+from webhook.policy.model import GATES
 from webhook.quota.ledger import Ledger
 from webhook.quota.model import QuotaError, TierQuota
 from webhook.quota.pricer import is_quota, quotas_among
@@ -56,12 +57,17 @@ def review_manifests(
     )
     entries: list[ReviewEntry] = []
     passed_over: Counter[str] = Counter()
+    nameless: list[Unreadable] = []
     for manifest in manifests:
         group, _ = split_api_version(str(manifest.raw.get("apiVersion") or ""))
         word = manifest.raw.get("kind")
         if is_quota(manifest.raw):
             continue
         kind = find(group, word) if isinstance(word, str) else None
+        if missing := [key for key in ("apiVersion", "kind") if not manifest.raw.get(key)]:
+            message = f"has no {' and no '.join(missing)}, so it is no manifest that kubectl takes"
+            nameless.append(Unreadable(file=manifest.file, line=manifest.line, message=message))
+            continue
         if kind is None or not kind.judged:
             passed_over[str(word or "(no kind)")] += 1
             continue
@@ -88,7 +94,14 @@ def review_manifests(
                 lines=[_line(manifest, violation) for violation in verdict.violations],
             )
         )
-    return Review(entries=entries, passed_over=passed_over, unreadable=unreadable, policy=policy_name)
+    effective = policies.effective(namespace, {})
+    return Review(
+        entries=entries,
+        passed_over=passed_over,
+        unreadable=[*unreadable, *nameless],
+        policy=policy_name,
+        undeclared_gates=[gate for gate in GATES if effective.gate(gate) is None],
+    )
 
 
 def request_for(raw: dict[str, Any], namespace: str, user: UserInfo | None) -> AdmissionRequest:
@@ -218,6 +231,9 @@ def review(
 
     policies, policy_name = policies_from(policy or [])
     manifests, unreadable = read_inputs(paths)
+    if not manifests and not unreadable:
+        # A pipeline whose `helm template` printed nothing must not be green.
+        unreadable = [Unreadable(file=", ".join(paths), line=1, message="holds no manifest")]
     given, unreadable_quotas = read_inputs(quota or [])
     quotas, unusable = _quotas([*manifests, *given])
     result = review_manifests(

@@ -9,10 +9,11 @@ from webhook.reports.entry import Review, ReviewEntry
 
 
 def render(review: Review) -> str:
-    """Shape: {policy, objects: [{file, line, kind, namespace, name, allowed, violations, unknowns, patch}], passedOver,
+    """Shape: {policy, undeclaredGates, objects: [{file, line, kind, namespace, name, allowed, violations, unknowns, patch}], passedOver,
     unreadable}. Each violation has rule, action, field, line, reason, seen, limit, message, fix."""
     document = {
         "policy": review.policy,
+        "undeclaredGates": list(review.undeclared_gates),
         "objects": [_entry(entry) for entry in review.entries],
         "passedOver": dict(sorted(review.passed_over.items())),
         "unreadable": [{"file": bad.file, "line": bad.line, "message": bad.message} for bad in review.unreadable],

@@ -42,7 +42,7 @@ from webhook.objects.fieldpath import FieldPath
 from webhook.policy.model import Subjects
 from webhook.rules._words import subject_words
 from webhook.rules.meta import RuleMeta
-from webhook.verdict import Finding
+from webhook.verdict import Finding, Unresolved
 
 META = RuleMeta(
     id="WAS315",
@@ -52,12 +52,17 @@ META = RuleMeta(
 )
 
 
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts) -> Iterator[Finding | Unresolved]:
     key, subjects = _writers(facts)
     requester = facts.requester
     if requester.trusted or facts.policy.subjects_hold(subjects, requester.username, requester.groups):
         return
     assert subjects is not None  # noqa: S101  no subjects hold for everybody
+    if not requester.username:
+        yield Unresolved(
+            reason="who writes it: `muster review --as USER` says so", field=FieldPath.of("spec"), warn=True
+        )
+        return
     if facts.old_raw is not None and _harmless(facts, facts.old_raw):
         return
     yield Finding(

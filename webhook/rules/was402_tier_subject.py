@@ -38,7 +38,7 @@ from webhook.facts.model import Facts
 from webhook.rules._tiers import new_tier_uses
 from webhook.rules._words import subject_words
 from webhook.rules.meta import ANY_KIND, RuleMeta
-from webhook.verdict import Finding
+from webhook.verdict import Finding, Unresolved
 
 META = RuleMeta(
     id="WAS402",
@@ -48,10 +48,13 @@ META = RuleMeta(
 )
 
 
-def check(facts: Facts) -> Iterator[Finding]:
+def check(facts: Facts) -> Iterator[Finding | Unresolved]:
     requester = facts.requester
     for use, tier in new_tier_uses(facts):
         if tier.subjects is None or facts.policy.subjects_hold(tier.subjects, requester.username, requester.groups):
+            continue
+        if not requester.username:
+            yield Unresolved(reason="who submits it: `muster review --as USER` says so", field=use.field, warn=True)
             continue
         allowed = subject_words(tier.subjects)
         yield Finding(
