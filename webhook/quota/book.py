@@ -63,7 +63,7 @@ class Shortfall:
 def reserve(quota: TierQuota, order: Order) -> tuple[TierQuota, list[Shortfall]]:
     """(the quota with the order in its books, ()) or (the same quota, what is missing). An order that is in the books
     already, by its id, stays there once. What costs nothing here leaves the books as they are."""
-    if any(reservation.id == order.id for reservation in quota.reservations):
+    if order.id in quota.ids:
         return quota, []
     joins = tuple(_join(quota, joining) for joining in order.joining)
     total: Amounts = dict(order.amounts)
@@ -80,12 +80,12 @@ def reserve(quota: TierQuota, order: Order) -> tuple[TierQuota, list[Shortfall]]
         joins=tuple(_relevant_join(quota, join) for join in joins),
         detached=order.detached,
     )
-    found = shortfalls(quota, total, quota.reserved_for(reservation.change))
+    found = shortfalls(quota, total, quota.changes.get(reservation.change, {}))
     if found:
         return quota, found
     if not any(total.get(name) for name in quota.hard if name != LARGEST_GANG) and not joins:
         return quota, []
-    return quota.with_reservations((*quota.reservations, reservation)), []
+    return quota.adding(reservation), []
 
 
 def shortfalls(quota: TierQuota, asked: Mapping[str, int], held: Mapping[str, int]) -> list[Shortfall]:

@@ -35,7 +35,11 @@ MARGIN_SECONDS = 0.5
 KNOWN_SECONDS = 1.0
 """How old the word "no quota applies" may be. A new quota is not counted any sooner."""
 
-PAUSE_SECONDS_MAX = 0.2
+PAUSE_SECONDS_MAX = 0.05
+GATHER_SECONDS = 0.02
+"""After a conflict, for a second, rounds wait up to so long before they read: whoever came first lets the others in, and
+more orders go together."""
+CONTENDED_SECONDS = 1.0
 # One round may not take a whole request's time where a store is silent: there is time for a second try.
 ROUND_SECONDS_MAX = 2.0
 
@@ -195,6 +199,8 @@ class Ledger:
 
     def _serve(self, tier: str, desk: _Desk) -> None:
         """One round for everybody who waits at the desk."""
+        if self._clock() < desk.contended_until:
+            self._sleep(self._jitter() * GATHER_SECONDS)
         now = self._clock()
         with desk.condition:
             batch = [waiter for waiter in desk.queue if waiter.wants(now)]
@@ -204,7 +210,8 @@ class Ledger:
         self._reporter.round(len(batch))
         try:
             end = max(waiter.end for waiter in batch)
-            self._round(tier, batch, min(end, now + ROUND_SECONDS_MAX))
+            if self._round(tier, batch, min(end, now + ROUND_SECONDS_MAX)):
+                desk.contended_until = self._clock() + CONTENDED_SECONDS
         except StoreError as error:
             for waiter in batch:
                 waiter.outcome = Undecided(f"the quotas could not be read: {error}")
@@ -221,7 +228,8 @@ class Ledger:
             round_count = max(waiter.round_count for waiter in left)
             self._sleep(self._jitter() * min(PAUSE_SECONDS_MAX, 0.005 * 2**round_count))
 
-    def _round(self, tier: str, batch: Sequence[_Waiter], deadline: float) -> None:
+    def _round(self, tier: str, batch: Sequence[_Waiter], deadline: float) -> bool:
+        """True if somebody else wrote in between."""
         read = self._read(deadline)
         before = {quota.name: quota for quota in read if quota.tier == tier}
         books = dict(before)
@@ -236,6 +244,7 @@ class Ledger:
                     self._reporter.conflict()
         for waiter in batch:
             waiter.decide(written)
+        return Written.CONFLICT in written.values()
 
     def _read(self, deadline: float) -> tuple[TierQuota, ...]:
         """All quotas, remembered with the moment at which they were asked for."""
@@ -247,11 +256,12 @@ class Ledger:
 
 @dataclass(slots=True)
 class _Desk:
-    """Who waits for a tier. busy: a thread is serving."""
+    """Who waits for a tier. busy: a thread is serving. contended_until: others have written lately."""
 
     condition: threading.Condition = field(default_factory=threading.Condition)
     queue: list[_Waiter] = field(default_factory=list)
     busy: bool = False
+    contended_until: float = float("-inf")
 
 
 @dataclass(slots=True, eq=False)
@@ -313,7 +323,7 @@ class _Waiter:
             self.outcome = Undecided("others were writing the same quota all the time")
 
     def _without(self, quota: TierQuota) -> TierQuota:
-        if any(reservation.id == self.order.id for reservation in quota.reservations):
+        if self.order.id in quota.ids:
             return book.release(quota, {self.order.id})
         return quota
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
@@ -134,23 +134,35 @@ class TierQuota:
     counted_by: str = ""
 
     @cached_property
-    def reserved(self) -> Amounts:
-        """The sum of the reservations, for the names in `hard`; of those for one change of one object, the largest."""
+    def changes(self) -> dict[tuple[str, int | str], Amounts]:
+        """What is reserved for each change of an object: of several calls about the same one the largest."""
         changes: dict[tuple[str, int | str], Amounts] = {}
         for item in self.reservations:
             changes[item.change] = largest(changes.get(item.change, {}), item.total)
+        return changes
+
+    @cached_property
+    def reserved(self) -> Amounts:
+        """The sum of the reservations, for the names in `hard`."""
         total: Amounts = {}
-        for amounts in changes.values():
+        for amounts in self.changes.values():
             add(total, amounts)
         return {name: total[name] for name in self.hard if total.get(name)}
 
-    def reserved_for(self, change: tuple[str, int | str]) -> Amounts:
-        """What is reserved already for this change of this object, by an earlier call about it."""
-        amounts: Amounts = {}
-        for item in self.reservations:
-            if item.change == change:
-                amounts = largest(amounts, item.total)
-        return amounts
+    @cached_property
+    def ids(self) -> frozenset[str]:
+        return frozenset(item.id for item in self.reservations)
+
+    def adding(self, reservation: Reservation) -> TierQuota:
+        """With one more. What is known of the others is carried over: a batch adds many to a long list."""
+        new = replace(self, reservations=(*self.reservations, reservation))
+        before = self.changes.get(reservation.change, {})
+        after = largest(before, reservation.total)
+        total = {name: self.reserved.get(name, 0) + after.get(name, 0) - before.get(name, 0) for name in self.hard}
+        new.__dict__["changes"] = {**self.changes, reservation.change: after}
+        new.__dict__["reserved"] = {name: number for name, number in total.items() if number}
+        new.__dict__["ids"] = self.ids | {reservation.id}
+        return new
 
     @cached_property
     def scope(self) -> str:
@@ -202,7 +214,7 @@ def from_raw(raw: Mapping[str, Any]) -> TierQuota:
             generation=int(metadata.get("generation") or 0),
             resource_version=str(metadata.get("resourceVersion") or ""),
             used=_amounts(status.get("used")),
-            reservations=reservations_from(_rows(status.get("reservations"))),
+            reservations=tuple(map(_reservation_of, str(status.get("reservations") or "").splitlines())),
             groups=tuple(msgspec.convert(_numbers(item), OpenGroup) for item in _rows(status.get("groups"))),
             holders=tuple(msgspec.convert(_numbers(item), Holder) for item in _rows(status.get("holders"))),
             counted_scope=str(counted.get("scope") or ""),
@@ -214,6 +226,12 @@ def from_raw(raw: Mapping[str, Any]) -> TierQuota:
 
 def _rows(text: Any) -> list[dict[str, Any]]:
     return [msgspec.json.decode(line) for line in str(text or "").splitlines()]
+
+
+@lru_cache(maxsize=2 * RESERVATION_COUNT_MAX)
+def _reservation_of(line: str) -> Reservation:
+    """Most lines are those of the read before."""
+    return _reservation(msgspec.json.decode(line))
 
 
 def _lines(items: Iterable[Any]) -> str:
