@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -44,6 +44,11 @@ class Troubled(InMemoryStore):
         if not self.readable:
             raise StoreError("the API server did not answer")
         return super().all(deadline)
+
+    def some(self, names: Iterable[str], deadline: float) -> list[TierQuota]:
+        if not self.readable:
+            raise StoreError("the API server did not answer")
+        return super().some(names, deadline)
 
     def write(self, quota: TierQuota, deadline: float) -> Written:
         self.write_count += 1
@@ -150,7 +155,7 @@ def test_an_unreadable_store_is_undecided() -> None:
 
     outcome = charge(Ledger(store), order(8), seconds=0.7)
 
-    assert outcome == Undecided("the quotas could not be read: the API server did not answer")
+    assert outcome == Undecided("the quotas could not be read: the list of TierQuotas did not come")
 
 
 def test_r48_counts_that_are_not_rebuilt_decide_nothing() -> None:

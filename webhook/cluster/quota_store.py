@@ -1,4 +1,7 @@
-"""TierQuotas of the live cluster: read by a list, written by a PUT of the status with its resourceVersion.
+"""TierQuotas of the live cluster: read by name, written by a PUT of the status with its resourceVersion.
+
+Lists only find out which there are. kube-apiserver 1.37 answers a list from its watch cache once that has caught up with etcd,
+for which it asks about every 100 ms: while other objects are written a list takes 60 to 80 ms, a GET 4 ms (measured).
 
 The API server makes that PUT a compare-and-swap: 409 where anybody wrote since. An answer that does not come leaves open
 whether the write took place, which the ledger finds out by reading again.
@@ -7,6 +10,7 @@ whether the write took place, which the ledger finds out by reading again.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from urllib.parse import quote
 
 import msgspec
@@ -49,6 +53,20 @@ class ClusterQuotaStore:
             if not token:
                 self._seen = self._seen or bool(quotas)
                 return quotas
+
+    def some(self, names: Iterable[str], deadline: float) -> list[TierQuota]:
+        quotas: list[TierQuota] = []
+        for name in names:
+            read = self._connection.get(f"{PATH}/{quote(name, safe='')}", _seconds(deadline))
+            if read.state is ReadState.NOT_FOUND:
+                continue
+            if read.state is not ReadState.OK:
+                raise StoreError(read.reason)
+            try:
+                quotas.append(from_raw(msgspec.json.decode(read.body)))
+            except (QuotaError, msgspec.DecodeError) as error:
+                raise StoreError(str(error)) from error
+        return quotas
 
     def write(self, quota: TierQuota, deadline: float) -> Written:
         body = {

@@ -2,7 +2,7 @@
 
 How one charge goes, after kube-apiserver's ResourceQuota plugin (apiserver v0.37.2 plugin/resourcequota/controller.go):
 
-1. Read all quotas as they are now.
+1. Read the quotas that apply as they are now.
 2. Check all that apply. A refusal is final within the request; nothing is written for it.
 3. Write each that changed, if nobody wrote since 1. Whoever is in all of its quotas now is granted.
 4. The others go back to 1 after a random pause, with what they have already written standing in the books under their id,
@@ -165,7 +165,8 @@ class Ledger:
         wanted = set(ids)
         for _ in range(3):
             try:
-                quotas = [quota for quota in self._store.all(deadline) if quota.tier == tier]
+                names = [quota.name for quota in self.known(deadline) or () if quota.tier == tier]
+                quotas = self._store.some(names, deadline)
             except StoreError:
                 return
             changed = [(quota, book.release(quota, wanted)) for quota in quotas]
@@ -230,7 +231,7 @@ class Ledger:
 
     def _round(self, tier: str, batch: Sequence[_Waiter], deadline: float) -> bool:
         """True if somebody else wrote in between."""
-        read = self._read(deadline)
+        read = self._store.some(self._names(tier, batch, deadline), deadline)
         before = {quota.name: quota for quota in read if quota.tier == tier}
         books = dict(before)
         for waiter in batch:
@@ -245,6 +246,17 @@ class Ledger:
         for waiter in batch:
             waiter.decide(written)
         return Written.CONFLICT in written.values()
+
+    def _names(self, tier: str, batch: Sequence[_Waiter], deadline: float) -> list[str]:
+        """The quotas that may apply to somebody in the batch. Raises StoreError."""
+        known = self.known(deadline)
+        if known is None:
+            raise StoreError("the list of TierQuotas did not come")
+        return [
+            quota.name
+            for quota in known
+            if quota.tier == tier and any(quota.selects(item.order.namespace, item.labels) for item in batch)
+        ]
 
     def _read(self, deadline: float) -> tuple[TierQuota, ...]:
         """All quotas, remembered with the moment at which they were asked for."""

@@ -25,6 +25,9 @@ RESERVATION_SECONDS = 90.0
 
 WRITE_SECONDS_MAX = 5.0
 
+LIST_SECONDS = 0.4
+"""How often the leader looks for new quotas."""
+
 NOTICE_SECONDS = 2 * KNOWN_SECONDS
 """A new quota, or one with a new scope, is counted so long after it was seen. Until then it says "not counted", so that no
 charge is decided on it while a worker may still think that there is none (ledger.KNOWN_SECONDS)."""
@@ -96,6 +99,7 @@ class Recounter:
         self._noticed: dict[tuple[str, str], float] = {}
         self._fenced_at = float("-inf")
         self._last: Sequence[TierQuota] = ()
+        self._listed_at = float("-inf")
 
     def run_once(self) -> bool:
         """True if every quota's books are right now; False if somebody wrote in between or a list is missing: call again.
@@ -109,8 +113,7 @@ class Recounter:
         view = self._census.view()
         for quota in self._last:
             self._count(view, quota)
-        quotas = self._store.all(self._clock() + WRITE_SECONDS_MAX)
-        self._last = quotas
+        quotas = self._last = self._read()
         if not self._fence(quotas) or not is_listed:
             return False
         present = {item.id for quota in quotas for item in quota.reservations if not item.settled}
@@ -121,6 +124,15 @@ class Recounter:
         results = [self._recount(view, quota) for quota in quotas if self._is_due(quota)]
         self._journal.counted([quota for quota, _ in results])
         return len(results) == len(quotas) and all(done for _, done in results)
+
+    def _read(self) -> Sequence[TierQuota]:
+        """By name, which is quick; which names there are is looked up now and then."""
+        now = self._clock()
+        if now - self._listed_at < LIST_SECONDS:
+            return self._store.some([quota.name for quota in self._last], now + WRITE_SECONDS_MAX)
+        quotas = self._store.all(now + WRITE_SECONDS_MAX)
+        self._listed_at = now
+        return quotas
 
     def take_over(self) -> bool:
         """True once every quota that another leader counted has this one's name. Lists must begin after that: call it first.

@@ -34,6 +34,10 @@ class QuotaStore(Protocol):
         """As they are now, whatever a cache says. Empty where the cluster has no such kind. Raises StoreError."""
         ...
 
+    def some(self, names: Iterable[str], deadline: float) -> list[TierQuota]:
+        """Those of these names that exist, as they are now. Raises StoreError."""
+        ...
+
     def write(self, quota: TierQuota, deadline: float) -> Written:
         """The status of `quota`, if its resource_version is still the stored one. Never raises."""
         ...
@@ -63,6 +67,11 @@ class InMemoryStore:
         del deadline
         with self._lock:
             return list(self._quotas.values())
+
+    def some(self, names: Iterable[str], deadline: float) -> list[TierQuota]:
+        del deadline
+        with self._lock:
+            return [self._quotas[name] for name in names if name in self._quotas]
 
     def write(self, quota: TierQuota, deadline: float) -> Written:
         del deadline

@@ -34,6 +34,10 @@ class QuotaFile:
         with self._locked() as books:
             return self._quotas(books)
 
+    def some(self, names: Iterable[str], deadline: float) -> list[TierQuota]:
+        wanted = set(names)
+        return [quota for quota in self.all(deadline) if quota.name in wanted]
+
     def write(self, quota: TierQuota, deadline: float) -> Written:
         del deadline
         with self._locked() as books:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -96,6 +97,11 @@ class Store(InMemoryStore):
         if self.world.next_word() == "unreadable":
             raise StoreError("no answer")
         return super().all(deadline)
+
+    def some(self, names: Iterable[str], deadline: float) -> list[TierQuota]:
+        if self.world.next_word() == "unreadable":
+            raise StoreError("no answer")
+        return super().some(names, deadline)
 
     def write(self, quota: TierQuota, deadline: float) -> Written:
         word = self.world.next_word()
