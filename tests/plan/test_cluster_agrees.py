@@ -31,6 +31,7 @@ from tests.builders import (
     stateful_set,
     workload,
 )
+from tests.cluster.client import Response
 from tests.cluster.cluster import Cluster
 from webhook.plan.model import GangPlan, GroupOrigin, PolicyKind
 
@@ -69,7 +70,13 @@ def test_the_api_server_takes_what_builders_make(built: Builder, control_plane: 
     if "namespace" in built.metadata:
         built.namespace(namespace)
 
-    response = control_plane.api.create(built.dict(), dryRun="All", fieldValidation="Strict")
+    def send() -> Response:
+        return control_plane.api.create(built.dict(), dryRun="All", fieldValidation="Strict")
+
+    if built.raw["kind"] in {"JobSet", "LeaderWorkerSet"}:
+        # Another test of the run may have had another schema installed; the API server changes over in a moment.
+        control_plane.wait_for(lambda: send().ok, 30, f"the CRD of {built.raw['kind']} to be in force")
+    response = send()
 
     response.expect(201)
     assert response.warnings == []
