@@ -35,8 +35,9 @@ MARGIN_SECONDS = 0.5
 KNOWN_SECONDS = 1.0
 """How old the word "no quota applies" may be. A new quota is not counted any sooner."""
 
+REFRESH_SECONDS = 0.5
 PAUSE_SECONDS_MAX = 0.05
-GATHER_SECONDS = 0.02
+GATHER_SECONDS = 0.06
 """After a conflict, for a second, rounds wait up to so long before they read: whoever came first lets the others in, and
 more orders go together."""
 CONTENDED_SECONDS = 1.0
@@ -124,17 +125,29 @@ class Ledger:
         self._desks: dict[str, _Desk] = {}
         self._known: tuple[TierQuota, ...] | None = None
         self._known_at = 0.0
+        self._reading = threading.Lock()
 
     def known(self, deadline: float) -> tuple[TierQuota, ...] | None:
         """The quotas there are, at most `KNOWN_SECONDS` old: whether there is one for a tier at all. None where they cannot
         be read now. An older word is no word: a quota may have been made and counted since, and seen live, in an API server
         that stalled for seconds, 44 Jobs went past it."""
-        if self._known is None or self._clock() - self._known_at > KNOWN_SECONDS:
-            try:
+        age = self._age()
+        if age < REFRESH_SECONDS:
+            return self._known
+        # One thread reads; those whose word is still good enough go on with it, the others wait for the new one.
+        if not self._reading.acquire(blocking=age >= KNOWN_SECONDS):
+            return self._known
+        try:
+            if self._age() >= REFRESH_SECONDS:
                 self._read(min(deadline, self._clock() + ROUND_SECONDS_MAX))
-            except StoreError:
-                return None
-        return self._known
+        except StoreError:
+            pass
+        finally:
+            self._reading.release()
+        return self._known if self._age() < KNOWN_SECONDS else None
+
+    def _age(self) -> float:
+        return float("inf") if self._known is None else self._clock() - self._known_at
 
     def not_ready(self) -> list[str]:
         """Reasons why charges cannot be decided: the quotas cannot be read, or their counts are not rebuilt."""
