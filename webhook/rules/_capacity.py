@@ -21,6 +21,7 @@ from webhook.feasibility.engine import copies_at_once, evaluate
 from webhook.feasibility.model import Demand, LeafDemand, Part, PodDemand, Profile, Requirement, TreeDemand
 from webhook.feasibility.result import Infeasible, Unknown
 from webhook.inventory.snapshot import Question, Snapshot
+from webhook.objects.core import PodSpec
 from webhook.objects.fieldpath import FieldPath
 from webhook.rules._device_claims import unpinned, with_claims
 from webhook.rules._groups import POD_KINDS
@@ -107,6 +108,8 @@ def _work_out(facts: Facts) -> Capacity:
     if facts.requester.trusted:
         return Capacity()  # what a controller makes was judged where a person wrote it
     snapshot = facts.inventory
+    if snapshot is None and not any(_chooses_nodes(pods.template.spec) for pods in facts.plan.all_pod_sets()):
+        return Capacity()  # without nodes only two choices of a Pod's own can be in each other's way
     profile = Profile(
         schedulers=facts.policy.spec.cluster.schedulers,
         topology=facts.gate("TopologyAwareWorkloadScheduling") is not False,
@@ -130,6 +133,10 @@ def _work_out(facts: Facts) -> Capacity:
     if snapshot is not None:
         found += _replicas_at_once(facts, snapshot, {pod.path: pod for demand in asked for pod in demand.pods()})
     return Capacity(tuple(_without_repeats(found)), tuple(dict.fromkeys(unresolved)))
+
+
+def _chooses_nodes(spec: PodSpec) -> bool:
+    return bool(spec.node_selector or spec.affinity)
 
 
 def _replicas_at_once(facts: Facts, snapshot: Snapshot, pods: Mapping[FieldPath, PodDemand]) -> Iterator[Fault]:
