@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.cluster.plugin"]
@@ -12,3 +13,13 @@ pytest_plugins = ["tests.cluster.plugin"]
 settings.register_profile("test", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("prove", settings.get_profile("test"), max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The long forms run only where they are asked for by `-m prove` (make prove); each has a short form here."""
+    if "prove" in (config.option.markexpr or ""):
+        return
+    long_forms = [item for item in items if item.get_closest_marker("prove")]
+    if long_forms:
+        config.hook.pytest_deselected(items=long_forms)
+        items[:] = [item for item in items if not item.get_closest_marker("prove")]
