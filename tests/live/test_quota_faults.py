@@ -175,7 +175,7 @@ def test_one_round_with_faults(faulty: Replicas) -> None:
 @pytest.mark.parametrize("with_faults", [False, True], ids=["quiet", "faults"])
 def test_ten_rounds(faulty: Replicas, with_faults: bool, tmp_path: Path) -> None:
     lines = []
-    for number in range(int(os.environ.get("MUSTER_ROUNDS", "10"))):
+    for number in range(int(os.environ.get("QUOTA_ROUNDS", "10"))):
         lines.append(f"round {number + 1}: {one_round(faulty, with_faults=with_faults)}")
         print(lines[-1], flush=True)
     (tmp_path / "rounds.txt").write_text("\n".join(lines))
