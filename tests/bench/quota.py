@@ -109,6 +109,7 @@ def _plain(cluster: Cluster) -> Turn:
     path = f"/api/v1/namespaces/{namespace}/resourcequotas/count/status"
     status = {"status": {"hard": hard, "used": {"count/jobs.batch": "0"}}}
     cluster.api.patch(path, status).expect(200)
+    time.sleep(2)  # the API server reads quotas from its own cache, and lets Jobs pass that come before it
     turn = load(cluster, namespace)
     used = cluster.api.get(path).expect()["status"]["used"]["count/jobs.batch"]
     assert used == str(JOB_COUNT), used
