@@ -211,7 +211,7 @@ def test_one_leader_whatever_the_clocks_say() -> None:
     assert first.is_held()
     assert not second.try_once()
     for _ in range(20):
-        now[0] += 2
+        now[0] += 1
         assert first.try_once()
         assert not second.try_once()
     for _ in range(DURATION_SECONDS):
