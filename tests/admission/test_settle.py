@@ -11,7 +11,7 @@ import pytest
 
 from tests.edge.reviews import finding, pod, review, rule
 from tests.support.cases import NOW, Case, FixedPolicies, load_cases, pipeline_for, policy_document
-from webhook.admission.evaluate import applicable, evaluate
+from webhook.admission.evaluate import active, evaluate
 from webhook.admission.pipeline import Pipeline
 from webhook.facts.gather import ROUND_COUNT_MAX, ask_all
 from webhook.facts.model import Facts, Phase
@@ -130,7 +130,7 @@ def naive(case: Case) -> list[Violation]:
     """All rules anew in every round, nothing looked up beforehand: what docs/decisions/0002 says in its plainest form."""
     judge = pipeline_for(case)
     facts = judge._facts(case.request(), Phase.VALIDATING, judge._policy(case.request(), FAR))
-    rules = applicable(tuple(judge.catalogue), facts.kind, facts.operation, facts.subresource, facts.phase)
+    rules = active(tuple(judge.catalogue), facts.policy, facts.kind, facts.operation, facts.subresource, facts.phase)
     known: dict[Query, Answer] = {}
     for _ in range(ROUND_COUNT_MAX):
         surroundings = Surroundings(known)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from webhook.facts.model import Facts, Phase
+from webhook.policy.effective import EffectivePolicy
 from webhook.rules.meta import ANY_KIND, Rule, RuleMeta
 from webhook.verdict import Action, Finding, Unresolved, Violation
 
@@ -35,25 +36,34 @@ def applies(meta: RuleMeta, kind: str, operation: str, subresource: str, phase: 
     )
 
 
-# Keys are a few kinds, three operations, the judged subresources and three phases (admission/scope.py).
+Active = tuple[Rule, Action]
+"""A rule that a policy has on, and its action there."""
+
+
+# Keys are the policy of a namespace (few are in use at a time), a few kinds, three operations, the judged subresources and
+# three phases (admission/scope.py).
 @lru_cache(maxsize=1024)
-def applicable(
-    catalogue: tuple[Rule, ...], kind: str, operation: str, subresource: str, phase: Phase
-) -> tuple[Rule, ...]:
-    """The rules that are about such a request, in catalogue order."""
-    return tuple(rule for rule in catalogue if applies(rule.META, kind, operation, subresource, phase))
+def active(  # noqa: PLR0917  they are the key of the cache
+    catalogue: tuple[Rule, ...], policy: EffectivePolicy, kind: str, operation: str, subresource: str, phase: Phase
+) -> tuple[Active, ...]:
+    """The rules that are about such a request and on in this policy, in catalogue order."""
+    found = []
+    for rule in catalogue:
+        meta = rule.META
+        action = policy.action(meta.id, meta.default_action)
+        is_gated_off = meta.gate is not None and policy.gate(meta.gate) is False
+        if action is not None and not is_gated_off and applies(meta, kind, operation, subresource, phase):
+            found.append((rule, action))
+    return tuple(found)
 
 
-def evaluate(rules: Iterable[Rule], facts: Facts, results: Results) -> list[Rule]:
+def evaluate(rules: Iterable[Active], facts: Facts, results: Results) -> list[Active]:
     """Runs the rules and puts what each one found into `results`. Returns those that asked a question that has no
     answer yet: only they can find something else once it has. Raises RuleError for our own bugs."""
     undecided = []
-    policy, surroundings = facts.policy, facts.surroundings
-    for rule in rules:
+    surroundings = facts.surroundings
+    for rule, action in rules:
         meta = rule.META
-        action = policy.action(meta.id, meta.default_action)
-        if action is None or (meta.gate is not None and policy.gate(meta.gate) is False):
-            continue
         open_count = surroundings.open_count
         try:
             outcome = _NOTHING
@@ -65,7 +75,7 @@ def evaluate(rules: Iterable[Rule], facts: Facts, results: Results) -> list[Rule
             raise RuleError(meta.id) from error
         results[meta.id] = outcome  # an undecided rule keeps its place
         if surroundings.open_count != open_count:
-            undecided.append(rule)
+            undecided.append((rule, action))
     return undecided
 
 

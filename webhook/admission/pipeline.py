@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from webhook.admission.charge import Ledger, charge
-from webhook.admission.evaluate import Results, RuleError, applicable, evaluate, not_worse
+from webhook.admission.evaluate import Active, Results, RuleError, active, evaluate, not_worse
 from webhook.admission.patch import to_patch
 from webhook.admission.scope import is_unknown_version, short_circuit
 from webhook.facts.gather import ROUND_COUNT_MAX, ask_all, foreseen
@@ -174,9 +174,8 @@ class Pipeline:
             answers = ask_all(self.source, queries, fresh=fresh, deadline=deadline)
         surroundings = Surroundings(answers or {})
         facts = replace(facts, surroundings=surroundings)
-        rules: Iterable[Rule] = applicable(
-            tuple(self.catalogue), facts.kind, facts.operation, facts.subresource, facts.phase
-        )
+        catalogue, kind = tuple(self.catalogue), facts.kind
+        rules: Iterable[Active] = active(catalogue, facts.policy, kind, facts.operation, facts.subresource, facts.phase)
         results: Results = {}
         for _ in range(ROUND_COUNT_MAX):
             rules = evaluate(rules, facts, results)

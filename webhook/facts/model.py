@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from webhook.facts.surroundings import Surroundings
 from webhook.inventory.snapshot import Snapshot
@@ -14,6 +14,9 @@ from webhook.objects import core
 from webhook.objects.request import AdmissionRequest
 from webhook.plan.model import GangPlan, GroupOrigin
 from webhook.policy.effective import EffectivePolicy
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 class Operation(enum.StrEnum):
@@ -48,7 +51,6 @@ class Facts:
     "scale", "resize", "status", ... For a scale request `obj` is the Scale. complete_set: what the surroundings do not
     hold does not exist (`review --complete`). now: timezone-aware, given by the root, since rules read no clock.
     inventory: the cluster's capacity, None where nobody gave one: then capacity is no question.
-    memo: what rules work out once per plan and share (webhook/rules/_capacity.py); never an answer of the surroundings.
     """
 
     phase: Phase
@@ -71,7 +73,19 @@ class Facts:
     now: datetime
     complete_set: bool = False
     inventory: Snapshot | None = None
-    memo: dict[int, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def once(self, work: Callable[[Facts, S], T], subject: S) -> T:
+        """``work(facts, subject)``, worked out once with these surroundings and shared by the rules. subject: the plan or
+        a part of it. Not kept while it asks what has no answer yet: the rules run again once it has."""
+        memo, key = self.surroundings.memo, (work, id(subject))
+        known = memo.get(key)
+        if known is not None:
+            return known[1]  # type: ignore[no-any-return]  # the memo holds results of many types
+        open_count = self.surroundings.open_count
+        result = work(self, subject)
+        if self.surroundings.open_count == open_count:
+            memo[key] = (subject, result)  # the subject too: its id stays its own as long as it lives
+        return result
 
     @property
     def metadata(self) -> core.ObjectMeta:

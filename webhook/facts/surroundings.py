@@ -8,7 +8,7 @@ So no list of needs has to be kept beside each rule, and rules stay pure functio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -35,7 +35,8 @@ class Looked(Generic[T]):
 class Surroundings:
     """Answers by query. What changes after construction is the record of questions: `asked`, and of those the open ones
     in `missing`; `open_count` goes up with every question that had no answer yet, asked before or not. An answer once
-    given never changes; `learn` adds those that were missing."""
+    given never changes; `learn` adds those that were missing. memo: what rules work out from these answers and share
+    (Facts.once), so that it ends with them."""
 
     def __init__(self, answers: Mapping[Query, Answer]) -> None:
         self._answers = dict(answers)
@@ -43,6 +44,7 @@ class Surroundings:
         self.missing: set[Query] = set()
         self.asked: set[Query] = set()
         self.open_count = 0
+        self.memo: dict[tuple[object, int], tuple[object, Any]] = {}
 
     def learn(self, answers: Mapping[Query, Answer]) -> None:
         """The answers to what was missing; nothing is missing then."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import PurePosixPath
 
 from webhook.plan.environment import Word
 from webhook.plan.size import BarrierKind, Reading, Size, Unclear, parse_range
@@ -266,4 +265,4 @@ def _is_program(words: Sequence[Word], index: int) -> bool:
 
 def _name(text: str) -> str:
     """``/usr/bin/torchrun`` -> ``torchrun``"""
-    return PurePosixPath(text).name
+    return text.rstrip("/").rpartition("/")[2]

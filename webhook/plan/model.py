@@ -97,8 +97,11 @@ class PodSet:
     active_deadline_path: FieldPath | None = None
     #: The Pod's own resourceClaims entries, with their paths. Made once: many rules read them.
     claims: tuple[PlannedClaim, ...] = field(init=False, repr=False, compare=False)
+    #: Of the Pod's spec.
+    spec_path: FieldPath = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "spec_path", self.path / "spec")
         at = self.spec_path / "resourceClaims"
         claims = tuple(
             PlannedClaim(
@@ -110,10 +113,6 @@ class PodSet:
             for index, claim in enumerate(self.template.spec.resource_claims or ())
         )
         object.__setattr__(self, "claims", claims)
-
-    @property
-    def spec_path(self) -> FieldPath:
-        return self.path / "spec"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
+from functools import lru_cache, partial
 from typing import Literal
 
 from webhook.policy.match import any_glob, glob_matches, in_scope, is_subject
@@ -62,6 +63,8 @@ class EffectivePolicy:
             self.default_tier = override.default_tier or self.default_tier
             self.unknown_priority_class = override.unknown_priority_class or self.unknown_priority_class
         self._exemptions = tuple(e for e in spec.exemptions if in_scope(e.scope, namespace, labels))
+        # Who asks is nearly always one of a few controllers.
+        self._trusts = lru_cache(maxsize=64)(partial(any_glob, spec.cluster.trusted_controllers))
         self._tier_by_class = {name: tier for tier in spec.tiers for name in tier.priority_classes}
 
     # -- rules --------------------------------------------------------------------------------------------------
@@ -108,7 +111,7 @@ class EffectivePolicy:
         return self._gates.get(name)
 
     def trusts(self, username: str) -> bool:
-        return any_glob(self.spec.cluster.trusted_controllers, username)
+        return self._trusts(username)
 
     def is_system(self, username: str) -> bool:
         """The garbage collector, the namespace controller: their deletes are never held up."""

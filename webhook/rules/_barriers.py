@@ -26,6 +26,10 @@ class Waiting:
 
 def waiting(facts: Facts, gang: Gang) -> Waiting | BarrierUnknown | None:
     """None where nothing is said, or how many Pods there are is not known, or there are none (a paused object)."""
+    return facts.once(_waiting, gang)
+
+
+def _waiting(facts: Facts, gang: Gang) -> Waiting | BarrierUnknown | None:
     barrier = read_barrier(gang.pod_sets, facts.metadata)
     if barrier is None or isinstance(barrier, BarrierUnknown):
         return barrier

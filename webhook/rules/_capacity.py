@@ -23,6 +23,7 @@ from webhook.feasibility.result import Infeasible, Unknown
 from webhook.inventory.snapshot import Question, Snapshot
 from webhook.objects.core import PodSpec
 from webhook.objects.fieldpath import FieldPath
+from webhook.plan.model import GangPlan
 from webhook.rules._device_claims import unpinned, with_claims
 from webhook.rules._groups import POD_KINDS
 from webhook.rules._pod_causes import Cause, contradiction, diagnose
@@ -92,19 +93,10 @@ def faults(facts: Facts, rule: str) -> Iterator[Fault]:
 
 def capacity(facts: Facts) -> Capacity:
     """The engine's word on the plan, worked out once per plan."""
-    key = id(facts.plan)
-    known = facts.memo.get(key)
-    if known is None:
-        open_count = facts.surroundings.open_count
-        known = _work_out(facts)
-        if facts.surroundings.open_count != open_count:
-            return Capacity()  # a claim is being looked up: every rule asks again, and nothing may be kept until then
-        facts.memo[key] = known
-    found: Capacity = known
-    return found
+    return facts.once(_work_out, facts.plan)
 
 
-def _work_out(facts: Facts) -> Capacity:
+def _work_out(facts: Facts, _plan: GangPlan) -> Capacity:
     if facts.requester.trusted:
         return Capacity()  # what a controller makes was judged where a person wrote it
     snapshot = facts.inventory

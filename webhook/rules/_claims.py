@@ -7,13 +7,13 @@ Pod's own, and nothing says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from webhook.facts.model import Facts, Operation
 from webhook.facts.surroundings import Looked
-from webhook.plan.model import PlannedClaim
+from webhook.plan.model import GangPlan, PlannedClaim
 from webhook.rules._names import nearest
 
 # k8s.io/api resource/v1: ResourceClaimReservedForMaxSize.
@@ -75,26 +75,29 @@ def compare(
     return misses, [claim for claim in unused if claim.key not in near]
 
 
-def planned_claims(facts: Facts) -> Iterator[PlannedClaim]:
+def planned_claims(facts: Facts) -> tuple[PlannedClaim, ...]:
     """One entry for each claim or template that the object names, groups first. A stored Pod's claims are frozen, so
     an UPDATE of a Pod has nothing new to say."""
+    return facts.once(_planned_claims, facts.plan)
+
+
+def _planned_claims(facts: Facts, plan: GangPlan) -> tuple[PlannedClaim, ...]:
     if facts.kind == "Pod" and facts.operation is not Operation.CREATE:
-        return
-    seen: set[tuple[str, str]] = set()
-    for group in facts.plan.leaf_groups():
-        for claim in group.claims:
-            if source(claim) not in seen:
-                seen.add(source(claim))
-                yield claim
-    for pod_set in facts.plan.all_pod_sets():
-        for claim in pod_set.claims:
-            if source(claim) not in seen:
-                seen.add(source(claim))
-                yield claim
+        return ()
+    found: dict[tuple[str, str], PlannedClaim] = {}
+    of_groups = (claim for group in plan.leaf_groups() for claim in group.claims)
+    of_pods = (claim for pod_set in plan.all_pod_sets() for claim in pod_set.claims)
+    for claim in (*of_groups, *of_pods):
+        found.setdefault(source(claim), claim)
+    return tuple(found.values())
 
 
 def claim_spec(facts: Facts, claim: PlannedClaim) -> Looked[Mapping[str, Any]]:
     """The ResourceClaim spec that a claim stands for, from its template or from the claim itself."""
+    return facts.once(_claim_spec, claim)
+
+
+def _claim_spec(facts: Facts, claim: PlannedClaim) -> Looked[Mapping[str, Any]]:
     field, name = source(claim)
     if field == TEMPLATE:
         template = facts.surroundings.claim_template(facts.namespace, name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from webhook.facts.model import Facts, Operation
 from webhook.objects import core
-from webhook.plan.model import DisruptionModeKind, GroupOrigin, LeafGroup, PodSet, PolicyKind, total
+from webhook.plan.model import DisruptionModeKind, GangPlan, GroupOrigin, LeafGroup, PodSet, PolicyKind, total
 from webhook.plan.parts import disruption_mode, topology
 from webhook.rules._jobs import may_adopt
 from webhook.rules._schedulers import scheduler_cap
@@ -60,12 +60,17 @@ def pods(count: int) -> str:
     return f"{count} Pod" if count == 1 else f"{count} Pods"
 
 
-def gangs(facts: Facts) -> Iterator[Gang]:
+def gangs(facts: Facts) -> tuple[Gang, ...]:
     """Every gang of the plan whose minCount is known, in field order."""
-    for group in facts.plan.leaf_groups():
-        gang = _referenced(facts, group) if group.origin is GroupOrigin.REFERENCED else _own(facts, group)
-        if gang is not None:
-            yield gang
+    return facts.once(_gangs, facts.plan)
+
+
+def _gangs(facts: Facts, plan: GangPlan) -> tuple[Gang, ...]:
+    found = (
+        _referenced(facts, group) if group.origin is GroupOrigin.REFERENCED else _own(facts, group)
+        for group in plan.leaf_groups()
+    )
+    return tuple(gang for gang in found if gang is not None)
 
 
 def cap_on_update(facts: Facts, gang: Gang) -> Action:

@@ -81,6 +81,10 @@ def views(facts: Facts) -> Iterator[tuple[LeafGroup, Looked[GroupView]]]:
 
 def view_of(facts: Facts, leaf: LeafGroup) -> Looked[GroupView]:
     """What the group asks for: found, confirmed absent, or unknown."""
+    return facts.once(_view_of, leaf)
+
+
+def _view_of(facts: Facts, leaf: LeafGroup) -> Looked[GroupView]:
     if leaf.origin is GroupOrigin.REFERENCED:
         if not leaf.name:
             return Looked(unknown="the Pods name no PodGroup")

@@ -9,6 +9,7 @@ from webhook.facts.model import Facts
 from webhook.objects import core
 from webhook.objects.fieldpath import FieldPath
 from webhook.objects.quantity import Quantity, QuantityError
+from webhook.plan.model import GangPlan
 from webhook.verdict import Action
 
 # The kinds that hold a Pod template or are a Pod. The API server checks the core ones itself, a CRD's it does not.
@@ -24,10 +25,18 @@ class ContainerResources:
     limits: core.ResourceList
 
 
-def container_resources(facts: Facts) -> Iterator[ContainerResources]:
+def container_resources(facts: Facts) -> tuple[ContainerResources, ...]:
     """Of every container of every template, each template once (two roles may share one)."""
+    return facts.once(_container_resources, facts.plan)
+
+
+def _container_resources(_facts: Facts, plan: GangPlan) -> tuple[ContainerResources, ...]:
+    return tuple(_resources(plan))
+
+
+def _resources(plan: GangPlan) -> Iterator[ContainerResources]:
     seen: set[FieldPath] = set()
-    for pod_set in facts.plan.all_pod_sets():
+    for pod_set in plan.all_pod_sets():
         if pod_set.path in seen:
             continue
         seen.add(pod_set.path)

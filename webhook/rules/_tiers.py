@@ -24,8 +24,16 @@ class ClassUse:
     field: FieldPath
 
 
-def class_uses(plan: GangPlan) -> Iterator[ClassUse]:
+def class_uses(facts: Facts, plan: GangPlan) -> tuple[ClassUse, ...]:
     """Every named class once per field, in field order: of groups, composites and Pod templates."""
+    return facts.once(_class_uses, plan)
+
+
+def _class_uses(_facts: Facts, plan: GangPlan) -> tuple[ClassUse, ...]:
+    return tuple(_uses(plan))
+
+
+def _uses(plan: GangPlan) -> Iterator[ClassUse]:
     seen: set[FieldPath] = set()
     groups: list[Group] = [*plan.leaf_groups(), *plan.composite_groups()]
     places = [(group.priority_class_name, group.priority_class_path) for group in groups]
@@ -44,8 +52,8 @@ def new_tier_uses(facts: Facts) -> Iterator[tuple[ClassUse, Tier]]:
     and nothing that the stored object has already."""
     if facts.requester.trusted:
         return
-    before = set() if facts.old_plan is None else set(class_uses(facts.old_plan))
-    for use in class_uses(facts.plan):
+    before = set() if facts.old_plan is None else set(class_uses(facts, facts.old_plan))
+    for use in class_uses(facts, facts.plan):
         tier = facts.policy.tier_of(use.name)
         if tier is not None and use not in before:
             yield use, tier

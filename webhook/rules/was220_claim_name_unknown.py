@@ -40,7 +40,7 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.objects import core
-from webhook.objects.fieldpath import FieldPath
+from webhook.objects.fieldpath import ROOT, FieldPath
 from webhook.rules._groups import POD_KINDS
 from webhook.rules._names import nearest, quoted
 from webhook.rules._resources import refused
@@ -68,13 +68,15 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _uses(spec: core.PodSpec, at: FieldPath) -> Iterator[tuple[FieldPath, core.ClaimName]]:
-    owners = [(at / "resources", spec.resources)]
+    yield from _of(spec.resources, at)
     for field, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
         for index, container in enumerate(containers or ()):
-            owners.append(((at / field).at(index) / "resources", container.resources))
-    for path, resources in owners:
-        for index, claim in enumerate((resources.claims if resources is not None else None) or ()):
-            yield (path / "claims").at(index) / "name", claim
+            yield from (((at / field).at(index).join(path), claim) for path, claim in _of(container.resources, ROOT))
+
+
+def _of(resources: core.ResourceRequirements | None, at: FieldPath) -> Iterator[tuple[FieldPath, core.ClaimName]]:
+    for index, claim in enumerate((resources.claims if resources is not None else None) or ()):
+        yield (at / "resources" / "claims").at(index) / "name", claim
 
 
 def _finding(path: FieldPath, name: str, existing: list[str], what: str) -> Finding:

@@ -58,7 +58,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         return
     at_most = Action.DENY if facts.policy.unknown_priority_class == "deny" else Action.WARN
     known = sorted(name for tier in tiers for name in tier.priority_classes)
-    for use in class_uses(facts.plan):
+    for use in class_uses(facts, facts.plan):
         if use.name in SYSTEM_CLASSES or facts.policy.tier_of(use.name) is not None:
             continue
         yield Finding(

@@ -52,7 +52,7 @@ META = RuleMeta(
 def check(facts: Facts) -> Iterator[Finding]:
     if facts.requester.trusted or not is_governed(facts):
         return
-    for use in class_uses(facts.plan):
+    for use in class_uses(facts, facts.plan):
         if use.name in SYSTEM_CLASSES:
             yield Finding(
                 field=use.field,
