@@ -17,7 +17,7 @@ from webhook.admission.charge import Ledger, charge
 from webhook.admission.evaluate import Active, Results, RuleError, active, evaluate, not_worse
 from webhook.admission.patch import to_patch
 from webhook.admission.scope import is_unknown_version, short_circuit
-from webhook.facts.gather import ROUND_COUNT_MAX, ask_all, foreseen
+from webhook.facts.gather import ROUND_COUNT_MAX, ask_all, foreseen, foreseen_next
 from webhook.facts.model import Facts, Operation, Phase, Requester
 from webhook.facts.source import Answer, FactSource, Found, Query
 from webhook.facts.surroundings import Surroundings
@@ -76,7 +76,9 @@ class Pipeline:
         run = self._mutate if phase is Phase.MUTATING else self._validate
         verdict = run(facts, deadline)
         inventory = "" if facts.inventory is None else facts.inventory.version
-        versions = replace(verdict.versions, policy=policy.version, policy_name=policy.name, inventory=inventory)
+        versions = Versions(
+            policy=policy.version, policy_name=policy.name, inventory=inventory, quota=verdict.versions.quota
+        )
         return replace(verdict, versions=versions)
 
     # -- steps --------------------------------------------------------------------------------------------------
@@ -172,6 +174,7 @@ class Pipeline:
         if answers is None and facts.operation is not Operation.DELETE:
             queries = foreseen(facts.plan, facts.namespace)
             answers = ask_all(self.source, queries, fresh=fresh, deadline=deadline)
+            answers |= ask_all(self.source, foreseen_next(answers), fresh=fresh, deadline=deadline)
         surroundings = Surroundings(answers or {})
         facts = replace(facts, surroundings=surroundings)
         catalogue, kind = tuple(self.catalogue), facts.kind

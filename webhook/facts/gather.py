@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from webhook.facts.source import Answer, FactSource, Query
+from webhook.facts.source import Answer, FactSource, Found, Query
 from webhook.plan.model import GangPlan, GroupOrigin
 
 # A rule may follow references (Pod -> PodGroup -> Workload -> parent composites, at most 4 deep): each step is one
@@ -28,6 +28,24 @@ def foreseen(plan: GangPlan, namespace: str) -> set[Query]:
             if claim.resource_claim_template_name:
                 queries.add(Query("ResourceClaimTemplate", namespace, claim.resource_claim_template_name))
     return queries
+
+
+def foreseen_next(answers: Mapping[Query, Answer]) -> set[Query]:
+    """What is asked once those are answered: the DeviceClasses that the claim templates name."""
+    names: set[str] = set()
+    for query, answer in answers.items():
+        if query.kind == "ResourceClaimTemplate" and isinstance(answer, Found):
+            names |= _device_classes(answer.value)
+    return {Query("DeviceClass", "", name) for name in names}
+
+
+def _device_classes(template: object) -> set[str]:
+    """Those named in the plain form; whatever has another shape is asked for by the rules, in a round of their own."""
+    try:
+        requests = template["spec"]["spec"]["devices"]["requests"]  # type: ignore[index]
+        return {str(request["exactly"]["deviceClassName"]) for request in requests}
+    except (KeyError, TypeError):
+        return set()
 
 
 def ask_all(source: FactSource, queries: Iterable[Query], *, fresh: bool, deadline: float) -> dict[Query, Answer]:

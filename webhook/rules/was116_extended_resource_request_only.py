@@ -66,6 +66,8 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 def _unequal(facts: Facts, resources: ContainerResources, name: str) -> Iterator[Finding]:
     raw, raw_limit = resources.requests[name], resources.limits.get(name)
+    if raw == raw_limit:
+        return
     request = amount(raw)
     if raw_limit is None:
         seen_limit = "no limit"

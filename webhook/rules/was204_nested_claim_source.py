@@ -56,23 +56,22 @@ META = RuleMeta(
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    for path, claim in _claims(facts):
+    for at, index, claim in _claims(facts):
         set_count = (claim.resource_claim_name is not None) + (claim.resource_claim_template_name is not None)
         if claim.source is not None:
-            yield _nested(path, claim, refused(facts))
+            yield _nested(at.at(index), claim, refused(facts))
         elif set_count != 1:
-            yield _not_one(path, claim, set_count, refused(facts))
+            yield _not_one(at.at(index), claim, set_count, refused(facts))
 
 
-def _claims(facts: Facts) -> Iterator[tuple[FieldPath, core.PodResourceClaim]]:
+def _claims(facts: Facts) -> Iterator[tuple[FieldPath, int, core.PodResourceClaim]]:
     seen: set[FieldPath] = set()  # a LeaderWorkerSet without leaderTemplate makes its leaders of the workers' one
     for pod_set in facts.plan.all_pod_sets():
         at = pod_set.spec_path / "resourceClaims"
         if at not in seen:
             seen.add(at)
-            yield from (
-                (at.at(index), claim) for index, claim in enumerate(pod_set.template.spec.resource_claims or ())
-            )
+            for index, claim in enumerate(pod_set.template.spec.resource_claims or ()):
+                yield at, index, claim
 
 
 def _nested(path: FieldPath, claim: core.PodResourceClaim, what: str) -> Finding:

@@ -68,17 +68,18 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
         spec = claim_spec(facts, claim).value
         if spec is None:
             continue  # WAS215
-        requests = [[name] for name in device_classes(spec)] + device_class_alternatives(spec)
-        for names in requests:
+        for names in ([name] for name in device_classes(spec)):
+            yield from _request(facts, claim, names)
+        for names in device_class_alternatives(spec):
             yield from _request(facts, claim, names)
 
 
 def _request(facts: Facts, claim: PlannedClaim, names: list[str]) -> Iterator[Finding | Unresolved]:
     """One request: any of these classes would do."""
-    field = claim.path / source(claim)[0]
     looked = [facts.surroundings.device_class(name) for name in names]
     if any(item.value is not None for item in looked):
         return
+    field = claim.path / source(claim)[0]
     unknown = next((item.unknown for item in looked if item.unknown is not None), None)
     if unknown is not None:
         yield Unresolved(field=field, reason=f"whether DeviceClass {quoted(names)} exists: {unknown}")
