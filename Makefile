@@ -40,6 +40,8 @@ test: $(STAMP) host check  ## everything, the real control plane included
 	  { echo "=== second try of what failed ==="; $(BIN)/python -m pytest --cluster=$(CLUSTER) --last-failed --last-failed-no-failures=none; }
 
 prove: $(STAMP)  ## the long recorded runs, of which `make test` has a short form each
+	HYPOTHESIS_PROFILE=prove $(BIN)/python -m pytest --cluster=none tests/properties/test_engine_against_brute_force.py \
+	  --hypothesis-seed=$$($(BIN)/python -c 'import secrets; print(secrets.randbelow(2**32))')
 	HYPOTHESIS_PROFILE=prove $(BIN)/python -m pytest --cluster=$(CLUSTER) -m prove
 
 demo: $(STAMP)  ## a running webhook over a folder of objects, and what it says of examples/

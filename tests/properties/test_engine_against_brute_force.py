@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
-from hypothesis import assume, given
+import pytest
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.properties import clusters
+from tests.properties import agreement, clusters
 from tests.properties.brute import has_placement
 from webhook.feasibility.check import faults
 from webhook.feasibility.engine import evaluate
 from webhook.feasibility.model import Demand, Part, TreeDemand
-from webhook.feasibility.result import Feasible, Infeasible, Result
+from webhook.feasibility.result import Feasible, Infeasible, Result, Unknown
 from webhook.inventory.snapshot import ExtendedClass, Node, Question, Snapshot
 
+WORDS = {Infeasible: "never", Feasible: "feasible", Unknown: "unknown"}
+TABLE: Counter[tuple[str, bool]] = Counter()
 QUESTIONS = st.sampled_from(Question)
 
 
 def judge(demand: Demand, snapshot: Snapshot, question: Question) -> Result:
     """The engine's answer, after brute force agreed with it."""
     result = evaluate(demand, snapshot, question)
+    exists = has_placement(demand, snapshot, question)
+    TABLE[WORDS[type(result)], exists] += 1
     if isinstance(result, Infeasible):
-        assert not has_placement(demand, snapshot, question), f"false never: {result}"
+        assert not exists, f"false never: {result}"
     if isinstance(result, Feasible):
         assert faults(demand, result.witness.placements, snapshot, question) == []
-        assert has_placement(demand, snapshot, question), "the checker accepts what brute force does not"
+        assert exists, "the checker accepts what brute force does not"
     return result
+
+
+@pytest.fixture(scope="module", autouse=True)
+def record(request: pytest.FixtureRequest) -> Iterator[None]:
+    """`make prove` runs all of this file with many examples; the table of that run goes into docs/."""
+    failed_before = request.session.testsfailed
+    yield
+    if settings.get_current_profile_name() == "prove" and request.session.testsfailed == failed_before:
+        seed, examples = request.config.getoption("--hypothesis-seed"), settings().max_examples
+        (agreement.DOCS / "judge-brute-force.md").write_text(agreement.brute_force(TABLE, seed=seed, examples=examples))
 
 
 @given(clusters.demands(), clusters.snapshots(), QUESTIONS)
