@@ -80,6 +80,16 @@ def worker(settings: Settings, watch_certificate: CertificateWatch | None = None
     return app
 
 
+def preload(settings: Settings) -> None:
+    """For the process that forks the workers: what all of them import, so that they share its memory. Starts nothing."""
+    if settings.folder is None:
+        import webhook.cluster.inventory
+        import webhook.cluster.quota_store
+        import webhook.cluster.source  # noqa: F401
+    gc.collect()
+    gc.freeze()
+
+
 def check(settings: Settings) -> list[str]:
     """Reads once what every worker will read, so that a fault is said before anything starts; the faults, one a line."""
     from webhook.sources.manifests import ManifestError

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.bench import devices, feasibility, http, quota, scheduler, steps
+from tests.bench import devices, feasibility, http, inventory, quota, scheduler, steps
 
 if __name__ == "__main__":
     offline = "--offline" in sys.argv
@@ -17,6 +17,7 @@ if __name__ == "__main__":
         "requests per second, beside a bare Flask view": http.main,
         "feasibility on nodes, beside a naive scan": feasibility.main,
         "feasibility with devices": devices.main,
+        "the live inventory of a replica": inventory.main,
         **({} if offline else {"feasibility, beside the real kube-scheduler": scheduler.main}),
         **({} if offline else {"charges per second, beside ResourceQuota": quota.main}),
     }.items():

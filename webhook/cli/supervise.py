@@ -1,7 +1,12 @@
-"""Keeps the processes of a replica running: gunicorn, without which there is no replica, and the agent beside it."""
+"""Keeps the processes of a replica running: gunicorn, without which there is no replica, and the agent beside it.
+
+`python -m webhook.cli.supervise [DIRECTORY]` is what `muster serve` becomes; a directory is removed at the end. It imports
+nothing but the standard library, since it lives as long as the replica and does nothing but wait.
+"""
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -96,3 +101,20 @@ def _stop(children: Sequence[Child]) -> int:
 
 def to_stderr(line: str) -> None:
     print(f"muster: {line}", file=sys.stderr, flush=True)
+
+
+def main(words: Sequence[str]) -> int:
+    """The children find their settings in the environment (webhook/cli/serve.py)."""
+    this = (sys.executable, "-m", "webhook.cli.serve")
+    children = [
+        Child("gunicorn", (*this, "gunicorn"), essential=True),
+        Child("agent", (*this, "agent"), essential=False),
+    ]
+    code = run(children, to_stderr)
+    for directory in words:
+        shutil.rmtree(directory, ignore_errors=True)
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
