@@ -1,6 +1,6 @@
 """200 Jobs into a quota for 50, round after round, while replicas are killed and the API server is restarted.
 
-`make test` runs one round with faults, `make prove` ten without and ten with. Numbers go to standard output (-rP shows them).
+`make test` runs one round with faults, `make prove` ten without and ten with, and writes them to docs/quota-shown.md.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import urllib3
 from tests.builders import GPU
 from tests.cluster.controlplane import ControlPlane, ControlPlaneOptions
 from tests.live.quota_cluster import Replicas, books, crowd, gold, jobs, persistent, quota, reservations
+from tests.support.recorded import write_section
 
 pytestmark = pytest.mark.processes
 
@@ -29,6 +30,8 @@ RESERVATION_SECONDS = 25
 QUOTA, JOBS = 50, 200
 # Killed once a second for ever, no replica lives long enough to lead and count: the books stay right and nobody gets in.
 FAULT_SECONDS = 20
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "quota-shown.md"
 
 
 @pytest.fixture(scope="module")
@@ -101,10 +104,11 @@ class Faults:
 
 
 class Watch:
-    """The most Jobs that ever lived at a time in a namespace, looked at all the time."""
+    """The most Jobs that lived at a time in a namespace, and when they first were as many as the quota has places."""
 
     def __init__(self, replicas: Replicas, namespace: str) -> None:
         self.most = 0
+        self.full_at: float | None = None
         self._replicas, self._namespace = replicas, namespace
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look)
@@ -126,10 +130,40 @@ class Watch:
                 continue
             if answer.ok:
                 self.most = max(self.most, len(answer.body["items"]))
+                if self.most >= QUOTA and self.full_at is None:
+                    self.full_at = time.monotonic()
 
 
-def one_round(replicas: Replicas, *, with_faults: bool) -> str:
-    """A line for the table; asserts what must hold."""
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What one round saw. statuses: the last answer that each client got. at_once: Jobs that lived when all clients had
+    theirs. full_seconds: from the start until as many lived as there are places. used, reserved: when it was over."""
+
+    statuses: dict[int, int]
+    at_once: int
+    most: int
+    last: int
+    full_seconds: float
+    used: int
+    reserved: int
+    kill_count: int
+    restart_count: int
+
+    HEAD = (
+        "| round | created | refused | live at once | live at most | seconds to 50 | live at the end | used | reserved "
+        "| kills | restarts |\n" + "|---" * 11 + "|"
+    )
+
+    def row(self, number: int) -> str:
+        others = sum(count for status, count in self.statuses.items() if status not in (201, 403))
+        refused = f"{self.statuses.get(403, 0)}" + (f" + {others} gave up" if others else "")
+        cells = [number, self.statuses.get(201, 0), refused, self.at_once, self.most, f"{self.full_seconds:.1f}"]
+        cells += [self.last, self.used, self.reserved, self.kill_count, self.restart_count]
+        return f"| {' | '.join(map(str, cells))} |"
+
+
+def one_round(replicas: Replicas, *, with_faults: bool) -> Round:
+    """Asserts what must hold."""
     cluster = replicas.cluster
     namespace = cluster.new_namespace("into-fifty")
     raws = [gold(f"j-{number}").dict() for number in range(JOBS)]
@@ -141,25 +175,30 @@ def one_round(replicas: Replicas, *, with_faults: bool) -> str:
                 answers = crowd(cluster, namespace, raws, 240)
         else:
             answers = crowd(cluster, namespace, raws, 240)
-        seconds = time.monotonic() - started
-        first = len(jobs(cluster, namespace))
-        assert first <= QUOTA
+        at_once = len(jobs(cluster, namespace))
+        assert at_once <= QUOTA
         _settle(replicas, namespace)
         refused = [raw for raw, answer in zip(raws, answers, strict=True) if answer.status != 201]
         for raw in refused:
             if persistent(cluster.api, raw, namespace).status == 403 and len(jobs(cluster, namespace)) >= QUOTA:
                 break
         _settle(replicas, namespace)
-        last = len(jobs(cluster, namespace))
-        used = int(books(cluster, namespace)["used"][GPU])
-        statuses = dict(sorted(Counter(answer.status for answer in answers).items()))
+        cluster.wait_for(lambda: watch.full_at, 5, f"{QUOTA} Jobs to live, {watch.most} did")
+        found = Round(
+            statuses=dict(sorted(Counter(answer.status for answer in answers).items())),
+            at_once=at_once,
+            most=watch.most,
+            last=len(jobs(cluster, namespace)),
+            full_seconds=(watch.full_at or 0.0) - started,
+            used=int(books(cluster, namespace)["used"][GPU]),
+            reserved=int(books(cluster, namespace).get("reserved", {}).get(GPU, 0)),
+            kill_count=faults.kill_count,
+            restart_count=faults.restart_count,
+        )
         assert not with_faults or (faults.kill_count and faults.restart_count)
-        assert (last, used, watch.most <= QUOTA) == (QUOTA, QUOTA, True), (last, used, watch.most, statuses)
+        assert (found.last, found.used, found.reserved, found.most) == (QUOTA, QUOTA, 0, QUOTA), found
     cluster.delete_namespace(namespace)
-    return (
-        f"answers {statuses}, {first} live at once, at most {watch.most}, {last} after retries, used {used}, "
-        f"{faults.kill_count} kills, {faults.restart_count} restarts, {seconds:.1f} s"
-    )
+    return found
 
 
 def _settle(replicas: Replicas, namespace: str) -> None:
@@ -179,9 +218,9 @@ def test_one_round_with_faults(faulty: Replicas) -> None:
 @pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE") != "prove", reason="the long form: make prove")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("with_faults", [False, True], ids=["quiet", "faults"])
-def test_ten_rounds(faulty: Replicas, with_faults: bool, tmp_path: Path) -> None:
-    lines = []
+def test_ten_rounds(faulty: Replicas, with_faults: bool) -> None:
+    rows = [Round.HEAD]
     for number in range(int(os.environ.get("QUOTA_ROUNDS", "10"))):
-        lines.append(f"round {number + 1}: {one_round(faulty, with_faults=with_faults)}")
-        print(lines[-1], flush=True)
-    (tmp_path / "rounds.txt").write_text("\n".join(lines))
+        rows.append(one_round(faulty, with_faults=with_faults).row(number + 1))
+        print(rows[-1], flush=True)
+    write_section(DOCUMENT, "200 into 50, with faults" if with_faults else "200 into 50", "\n".join(rows))

@@ -5,9 +5,12 @@ Reservations lapse after 10 s here: no request of these tests takes longer, and 
 
 from __future__ import annotations
 
+import os
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,9 +32,12 @@ from tests.live.quota_cluster import (
     settled,
     wait_used,
 )
+from tests.support.recorded import write_section
 
 pytestmark = pytest.mark.processes
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "quota-shown.md"
+LONG_FORM = pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE") != "prove", reason="the long form: make prove")
 CRON_CONTROLLER = "system:serviceaccount:kube-system:cronjob-controller"
 
 
@@ -89,14 +95,34 @@ def test_two_hundred_into_fifty(cluster: Cluster, namespace: str) -> None:
 
 def test_two_gangs_race_for_the_last_places(cluster: Cluster, sixteen: str) -> None:
     """Exactly one, whole: eight Pods of one of them and none of the other."""
+    race(cluster, sixteen)
+
+
+def race(cluster: Cluster, namespace: str) -> str:
+    """A line for the table: who asked first is anybody's guess."""
     gangs = [gold(name, pods=8, gpus=2).gang().dict() for name in ("left", "right")]
 
-    answers = crowd(cluster, sixteen, gangs)
+    answers = crowd(cluster, namespace, gangs)
 
     assert sorted(answer.status for answer in answers) == [201, 403]
-    owners = {found["metadata"]["ownerReferences"][0]["name"] for found in pods_of(cluster, sixteen, 8)}
-    assert len(owners) == 1
-    assert settled(cluster, sixteen) == 16
+    pods = pods_of(cluster, namespace, 8)
+    owners = {found["metadata"]["ownerReferences"][0]["name"] for found in pods}
+    used = settled(cluster, namespace)
+    assert (len(owners), used) == (1, 16)
+    return f"{answers[0].status} | {answers[1].status} | {len(pods)}, all of {owners.pop()} | {used}"
+
+
+@pytest.mark.prove
+@LONG_FORM
+def test_ten_races(cluster: Cluster, new_namespace: Callable[..., str]) -> None:
+    """Two Jobs of 8 Pods with 2 GPUs each, sent at the same moment, into a quota of 16."""
+    rows = ["| race | answer to left | answer to right | Pods | used |", "|---|---|---|---|---|"]
+    for number in range(10):
+        namespace = new_namespace("race")
+        with quota(cluster, namespace, [namespace], {GPU: 16}):
+            rows.append(f"| {number + 1} | {race(cluster, namespace)} |")
+    said = "Two gangs of 8 Pods with 2 GPUs each, sent at the same moment, into a quota of 16 GPUs."
+    write_section(DOCUMENT, "Two gangs race for the last places", f"{said}\n\n" + "\n".join(rows))
 
 
 def test_several_quotas_all_or_none(cluster: Cluster, sixteen: str) -> None:
@@ -311,31 +337,43 @@ def test_kubectl_get_tierquotas(cluster: Cluster, sixteen: str) -> None:
 
 
 def test_a_tenant_hits_the_limit_shrinks_finishes_and_gets_in(cluster: Cluster, sixteen: str) -> None:
-    """kubectl as alice, start to end; -rP shows the transcript."""
+    """kubectl as alice, start to end."""
+    tenant(cluster, sixteen)
+
+
+@pytest.mark.prove
+@LONG_FORM
+def test_the_tenant_is_recorded(cluster: Cluster, sixteen: str) -> None:
+    said = "alice may do what she likes in team-a, and TierQuota team-a allows the tier gold 16 GPUs there."
+    transcript = "\n".join(tenant(cluster, sixteen))
+    write_section(DOCUMENT, "A tenant at the limit", f"{said}\n\n```\n{transcript}\n```")
+
+
+def tenant(cluster: Cluster, sixteen: str) -> list[str]:
+    """The transcript."""
     cluster.grant("alice", sixteen)
     lines: list[str] = []
 
-    def alice(*words: str, stdin: Any = None) -> str:
+    def alice(*words: str, stdin: Any = None, note: str = "") -> str:
         done = cluster.kubectl("-n", sixteen, *words, stdin=stdin, user="alice", check=False)
         said = (done.stdout + done.stderr).strip().replace(sixteen, "team-a")
-        lines.append(f"$ kubectl {' '.join(words)}\n{said}")
+        lines.append(f"$ kubectl {shlex.join(words)}{note and '   # ' + note}\n{said}")
         return said
 
     first, second = gold("train-7", pods=2, gpus=8).dict(), gold("train-8", pods=2, gpus=4).dict()
-    assert "created" in alice("create", "-f", "-", stdin=first)
+    assert "created" in alice("create", "-f", "-", stdin=first, note="train-7: 2 Pods x 8 GPUs")
     wait_used(cluster, sixteen, 16)
-    refused = alice("create", "-f", "-", stdin=second)
+    refused = alice("create", "-f", "-", stdin=second, note="train-8: 2 Pods x 4 GPUs")
     assert (
         'tier "gold" of team-a allows 16 nvidia.com/gpu, 16 in use, this Job asks for 8 (2 Pods x 4); 8 are missing. '
         "In use: job/train-7 (16)"
     ) in refused
     alice("patch", "job", "train-7", "-p", '{"spec":{"parallelism":1}}')
     wait_used(cluster, sixteen, 8)
-    assert "created" in alice("create", "-f", "-", stdin=second)
+    assert "created" in alice("create", "-f", "-", stdin=second, note="train-8 again")
     assert settled(cluster, sixteen) == 16
-    lines.append(
-        "$ kubectl get tierquotas\n" + cluster.kubectl("get", "tierquotas", sixteen).stdout.replace(sixteen, "team-a")
-    )
+    table = cluster.kubectl("get", "tierquotas", sixteen).stdout.replace(sixteen, "team-a").splitlines()
+    lines.append("$ kubectl get tierquotas\n" + "\n".join("   ".join(row.split()) for row in table))
     for number in range(2):
         left = pods_of(cluster, sixteen, 3 - number) if not number else cluster.pods(sixteen)
         running = [item for item in left if item["metadata"]["labels"]["job-name"] == "train-7"]
@@ -343,8 +381,12 @@ def test_a_tenant_hits_the_limit_shrinks_finishes_and_gets_in(cluster: Cluster, 
         cluster.set_pod_phase(sixteen, running[0]["metadata"]["name"], "Succeeded")
         cluster.wait_for(lambda: len(cluster.pods(sixteen, "job-name=train-7")) == 2, 20, "the next Pod")
     wait_used(cluster, sixteen, 8)
-    assert "created" in alice("create", "-f", "-", stdin=gold("train-9", gpus=8).dict())
-    print("\n".join(lines))
+    lines.append("# both Pods of train-7 have succeeded")
+    table_of_jobs = lambda: cluster.kubectl("-n", sixteen, "get", "jobs").stdout  # noqa: E731
+    cluster.wait_for(lambda: "Complete" in table_of_jobs(), 20, "train-7 to be complete")
+    assert "Complete" in alice("get", "jobs")
+    assert "created" in alice("create", "-f", "-", stdin=gold("train-9", gpus=8).dict(), note="train-9: 1 Pod x 8 GPUs")
+    return lines
 
 
 @pytest.mark.parametrize(
