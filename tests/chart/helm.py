@@ -1,4 +1,4 @@
-"""Builds Helm 4 from published Go modules, once per content, into ``${MUSTER_CACHE:-~/.cache/muster}/helm/<hash>/``.
+"""Builds Helm 4 from published Go modules, once per content, into ``${MUSTERTEST_CACHE:-~/.cache/muster}/helm/<hash>/``.
 
 The first build takes about two minutes on two cores. Run ``python -m tests.chart.helm`` to build and print the path.
 """

@@ -1,6 +1,6 @@
 """Builds the control plane's programs and fetches real CRDs, once per content.
 
-Everything lands under ``${MUSTER_CACHE:-~/.cache/muster}``::
+Everything lands under ``${MUSTERTEST_CACHE:-~/.cache/muster}``::
 
     controlplane/<hash>/{etcd,kube-apiserver,kube-controller-manager,kube-scheduler,kubectl}
     crds/<hash>/{jobset,lws}.yaml
@@ -66,8 +66,8 @@ class Binaries:
 
 
 def cache_root() -> Path:
-    """The cache folder: ``$MUSTER_CACHE``, else ``~/.cache/muster``."""
-    configured = os.environ.get("MUSTER_CACHE")
+    """The cache folder: ``$MUSTERTEST_CACHE``, else ``~/.cache/muster``."""
+    configured = os.environ.get("MUSTERTEST_CACHE")
     return Path(configured).expanduser().resolve() if configured else Path.home() / ".cache" / "muster"
 
 

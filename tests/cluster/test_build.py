@@ -63,7 +63,7 @@ def test_an_old_go_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     (tmp_path / "go").write_text("#!/bin/sh\necho go1.22.1\n")
     (tmp_path / "go").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("MUSTER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("MUSTERTEST_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "executable", "/bin/false")
     out = io.StringIO()
 

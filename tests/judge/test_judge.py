@@ -31,7 +31,7 @@ Start = Callable[[ControlPlaneOptions], ControlPlane]
 
 
 def seed() -> str:
-    return os.environ.get("MUSTER_JUDGE_SEED") or secrets.token_hex(4)
+    return os.environ.get("MUSTERTEST_JUDGE_SEED") or secrets.token_hex(4)
 
 
 def recorded() -> list[Path]:
@@ -48,7 +48,7 @@ def test_drawn_pairs(start_control_plane: Start) -> None:
 def test_drawn_pairs_recorded(start_control_plane: Start) -> None:
     """At least a thousand, with the table in docs/."""
     drawn = seed()
-    agreement = run(start_control_plane, drawn, int(os.environ.get("MUSTER_JUDGE_PAIRS", "1200")))
+    agreement = run(start_control_plane, drawn, int(os.environ.get("MUSTERTEST_JUDGE_PAIRS", "1200")))
 
     assert agreement.pair_count >= 1000
     DOCUMENT.write_text(agreement.document(drawn, datetime.now(UTC).date().isoformat(), ROUNDS))
@@ -85,7 +85,7 @@ def judge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def run(start_control_plane: Start, drawn: str, pair_count: int) -> Agreement:
     """Raises AssertionError at the first false "never", after shrinking and keeping it."""
-    print(f"\nseed {drawn} (MUSTER_JUDGE_SEED)")
+    print(f"\nseed {drawn} (MUSTERTEST_JUDGE_SEED)")
     judge = Judge(start_control_plane(options()))
     judge.start()
     agreement = Agreement()

@@ -1,6 +1,6 @@
 """Judge 3: on mid-size mixed cases, how often is the answer unknown, and what would have been true?
 
-The seed is fresh in each run and printed; MUSTER_SEED repeats one. `make prove` runs the long form.
+The seed is fresh in each run and printed; MUSTERTEST_SEED repeats one. `make prove` runs the long form.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def report(seed: int, table: Table) -> float:
 
 
 def seed_of_this_run() -> int:
-    return int(os.environ.get("MUSTER_SEED") or random.SystemRandom().randrange(10**9))
+    return int(os.environ.get("MUSTERTEST_SEED") or random.SystemRandom().randrange(10**9))
 
 
 def test_short_form() -> None:
