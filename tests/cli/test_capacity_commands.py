@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +153,121 @@ def test_an_unreadable_inventory_is_exit_2(tmp_path: Path, text: str) -> None:
 
 def test_no_inventory_is_none() -> None:
     assert snapshot_from([], Cluster()) is None
+
+
+def test_explain_takes_words_options_and_json(tmp_path: Path) -> None:
+    """`explain FILE`, `-f FILE` and `--filename FILE` are one; programs get the rows as JSON."""
+    path = manifest(tmp_path, 3)
+
+    said = {run("explain", *words, path, "-i", RACKS, "-o", "json") for words in ((), ("-f",), ("--filename",))}
+
+    [(code, text)] = said
+    [one] = json.loads(text)["objects"]
+    assert code == 1
+    assert (one["answer"], one["groups"][0]["needed"], one["groups"][0]["topologyKey"]) == (
+        "never",
+        3,
+        "topo.example.com/rack",
+    )
+    assert one["groups"][0]["domains"][0] == {
+        "domain": "r1",
+        "nodes": 2,
+        "fits": 2,
+        "now": 2,
+        "limits": ["8 of nvidia.com/gpu per Pod"],
+    }
+
+
+def test_explain_says_one_pod(tmp_path: Path) -> None:
+    """One is no plural."""
+    assert "needs 1 Pod in the cluster" in run("explain", manifest(tmp_path, 1, key=None), "-i", RACKS)[1]
+
+
+LONG_NAME = "a-rack-with-a-name-that-is-as-long-as-a-label-may-be-63-letters"
+
+
+def long_names(folder: Path) -> tuple[str, str]:
+    """A manifest and an inventory whose rows are far wider than 80 columns."""
+    taint = {"key": f"example.com/{LONG_NAME}", "value": LONG_NAME, "effect": "NoSchedule"}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n", "labels": {"topo.example.com/rack": LONG_NAME}},
+        "spec": {"taints": [taint]},
+        "status": {"allocatable": {"cpu": "8", "pods": "10", "nvidia.com/gpu": "8"}},
+    }
+    (folder / "nodes.json").write_text(json.dumps(node))
+    return manifest(folder, 3), str(folder / "nodes.json")
+
+
+def test_no_text_is_lost_in_a_pipe(tmp_path: Path) -> None:
+    """80 columns are a terminal's, not a file's: a row stays one line."""
+    path, nodes = long_names(tmp_path)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "webhook.cli.main", "explain", path, "-i", nodes],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "80"},
+    )
+
+    [row] = [line for line in done.stdout.splitlines() if line.startswith("│")]
+    assert row.split("│")[1].strip() == LONG_NAME
+    assert row.split("│")[5].strip() == f"1 taint example.com/{LONG_NAME}={LONG_NAME}:NoSchedule"
+
+
+def test_no_text_is_lost_on_a_narrow_terminal(tmp_path: Path) -> None:
+    """Cells are folded to the width of the terminal, not cut."""
+    path, nodes = long_names(tmp_path)
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 60, 0, 0))
+    command = [sys.executable, "-m", "webhook.cli.main", "explain", path, "-i", nodes]
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+
+    process = subprocess.Popen(
+        command, stdout=slave, stdin=slave, env={**environment, "NO_COLOR": "1", "TERM": "xterm"}
+    )
+    os.close(slave)
+    said = b""
+    with contextlib.suppress(OSError):  # EIO: the other end is closed
+        while chunk := os.read(master, 65536):
+            said += chunk
+    process.wait()
+    os.close(master)
+
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said.decode()).replace("\r", "")
+    rows = [line.split("│")[1:-1] for line in plain.splitlines() if line.startswith("│")]
+    columns = ["".join(cells).replace(" ", "") for cells in zip(*rows, strict=True)]
+    assert max(map(len, plain.splitlines())) <= 60
+    assert columns[0] == LONG_NAME
+    assert columns[4] == f"1taintexample.com/{LONG_NAME}={LONG_NAME}:NoSchedule"
+
+
+@pytest.mark.parametrize("command", ["explain", "review"])
+def test_an_inventory_without_nodes_is_exit_2(tmp_path: Path, command: str) -> None:
+    """By it nothing would ever fit: it is the wrong file, not a cluster without nodes."""
+    path = manifest(tmp_path, 2)
+
+    code, said = run(command, path, "-i", path)
+
+    assert code == 2
+    assert "job.json holds no Node, only 1 Job; give what `muster inventory export`" in said
+
+
+def test_declared_pools_are_nodes_to_come(tmp_path: Path) -> None:
+    """A cluster that scales from zero has no Node at night."""
+    pool = "    nodePools: [{name: gpu, allocatable: {cpu: '8', pods: '10', nvidia.com/gpu: '8'}, nodeCountMax: 4}]\n"
+    (tmp_path / "policy.yaml").write_text(POLICY + pool)
+    (tmp_path / "classes.yaml").write_text("apiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata: {name: a}\n")
+
+    code, _ = run(
+        "review",
+        manifest(tmp_path, 2, key=None),
+        "-p",
+        str(tmp_path / "policy.yaml"),
+        "-i",
+        str(tmp_path / "classes.yaml"),
+    )
+
+    assert code == 0

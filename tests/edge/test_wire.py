@@ -118,8 +118,21 @@ def test_unknown_version_is_admitted_with_a_warning() -> None:
     response = answer(make_app(), review(pod_group(label="deny", version="v2")))
 
     assert response["allowed"] is True
-    assert "scheduling.k8s.io/v2" in response["warnings"][0]
+    assert "scheduling.k8s.io/v2 is newer than this Muster" in response["warnings"][0]
+    assert "upgrade Muster" in response["warnings"][0]
     assert response["auditAnnotations"]["short-circuit"] == "unknown-version"
+
+
+def test_an_old_version_asks_nobody_to_upgrade_muster() -> None:
+    """CompositePodGroup began with v1alpha3: what came before is to be rewritten, whatever Muster knows."""
+    body = review(pod_group(label="deny", version="v1alpha2"))
+    body["request"]["kind"]["kind"] = "CompositePodGroup"
+
+    [warning] = answer(make_app(), body)["warnings"]
+
+    assert "is older than what Muster reads and Kubernetes 1.37 serves" in warning
+    assert "write it as scheduling.k8s.io/v1alpha3" in warning
+    assert "upgrade" not in warning
 
 
 def test_generate_name_has_no_name_in_the_mutating_phase() -> None:
@@ -162,7 +175,7 @@ def test_unreadable_shape_is_422_and_names_the_field() -> None:
     (cause,) = response["status"]["details"]["causes"]
     assert cause["field"] == "spec.containers"
     assert cause["reason"] == "WAS100"
-    assert "array" in cause["message"]
+    assert 'expected a list, found a string "none"' in cause["message"]
 
 
 @pytest.mark.parametrize("path", ["/validate", "/validate/submit", "/validate/controllers", "/validate/another"])

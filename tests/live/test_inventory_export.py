@@ -13,7 +13,7 @@ from tests.builders import job
 from tests.cluster.cluster import Cluster, NodeSpec
 from tests.cluster.plugin import NodesFactory
 from webhook.cli.inventories import read_objects
-from webhook.cli.inventory import anonymized
+from webhook.cli.inventory import anonymized, as_yaml
 from webhook.cli.main import app
 from webhook.feasibility.demand import demands
 from webhook.feasibility.engine import evaluate
@@ -60,6 +60,26 @@ def test_the_export_says_what_the_cluster_says(control_plane: Cluster, rack: lis
     made = job("train").parallelism(2).completions(2).gang().gpu(4, "example.com/gpu").topology(KEY)
     assert isinstance(evaluate(demands(made.plan())[0], exported), Infeasible)
     assert isinstance(evaluate(demands(made.toleration("dedicated").plan())[0], exported), Feasible)
+
+
+def test_the_export_is_json_or_yaml_on_standard_output(control_plane: Cluster, rack: list[str], tmp_path: Path) -> None:
+    """-o is a format, as everywhere; `-o FILE`, as it was once called, is the JSON in a file."""
+    written = export(control_plane, tmp_path / "inventory.json")
+
+    for form in ("json", "yaml"):
+        words = ["inventory", "export", "--kubeconfig", str(control_plane.kubeconfig()), "-o", form]
+        result = CliRunner().invoke(app, words)
+        (tmp_path / form).write_text(result.stdout)
+        assert sorted(map(str, read_objects(str(tmp_path / form)))) == sorted(map(str, written))
+        assert not Path(form).exists()
+
+
+def test_words_that_look_like_truth_stay_words(tmp_path: Path) -> None:
+    """A label value "on" is text."""
+    node = {"kind": "Node", "metadata": {"name": "a", "labels": {"gpu": "on", "size": "1e3", "since": "2026-01-01"}}}
+    (tmp_path / "i.yaml").write_text(as_yaml({"kind": "List", "items": [node]}))
+
+    assert next(read_objects(str(tmp_path / "i.yaml")))["metadata"]["labels"] == node["metadata"]["labels"]  # type: ignore[index]
 
 
 def test_an_anonymous_export_holds_no_name_of_a_node(control_plane: Cluster, rack: list[str], tmp_path: Path) -> None:

@@ -32,12 +32,16 @@ def test_null_is_the_same_as_absent_at_any_depth() -> None:
 @pytest.mark.parametrize(
     ("raw", "field", "words"),
     [
-        ({"spec": {"parallelism": "8"}}, "spec.parallelism", "expected an integer"),
-        ({"spec": {"template": {"spec": {"containers": [{"name": 3}]}}}}, "spec.template.spec.containers[0].name", "expected str"),
+        ({"spec": {"parallelism": "8"}}, "spec.parallelism", 'expected a whole number, found a string "8"'),
+        ({"spec": {"parallelism": 3.5}}, "spec.parallelism", "expected a whole number, found the number 3.5"),
+        ({"spec": {"suspend": "yes"}}, "spec.suspend", 'expected true or false, found a string "yes"'),
+        ({"metadata": {"labels": {"a": "b", "c": 3}}}, "metadata.labels.c", "expected a string, found the number 3"),
+        ({"metadata": {"name": "x" * 90}, "spec": "y" * 41}, "spec", f'expected an object, found a string "{"y" * 40}..."'),
+        ({"spec": {"template": {"spec": {"containers": [{"name": 3}]}}}}, "spec.template.spec.containers[0].name", "expected a string"),
         ({"spec": {"scheduling": "gang"}}, "spec.scheduling", "expected an object"),
         ({"metadata": []}, "metadata", "expected"),
-        ({"metadata": {"name": None}, "spec": {"parallelism": True}}, "spec.parallelism", "expected an integer"),
-        ({"spec": {"template": {"spec": {"containers": [None]}}}}, "spec.template.spec.containers[0]", "expected"),
+        ({"metadata": {"name": None}, "spec": {"parallelism": True}}, "spec.parallelism", "expected a whole number, found true"),
+        ({"spec": {"template": {"spec": {"containers": [None]}}}}, "spec.template.spec.containers[0]", "expected an object, found null"),
     ],
 )  # fmt: skip
 def test_a_wrong_type_names_the_field(raw: Raw, field: str, words: str) -> None:
@@ -47,6 +51,29 @@ def test_a_wrong_type_names_the_field(raw: Raw, field: str, words: str) -> None:
     assert str(caught.value.field) == field
     assert words in caught.value.message
     assert str(caught.value).startswith(field)
+
+
+@pytest.mark.parametrize(
+    ("spec", "fix"),
+    [
+        ({"parallelism": "8"}, "write 8 without quotes"),
+        ({"parallelism": "eight"}, "write a whole number"),
+        ({"suspend": "true"}, "write true without quotes"),
+        ({"managedBy": 3}, 'write it in quotes: "3"'),
+        ({"template": {"spec": {"containers": {}}}}, "write a list, each item after a dash"),
+        ({"template": []}, "write its members as lines of key: value"),
+        (
+            {"template": {"spec": {"containers": [{"resources": {"limits": {"cpu": "1", "a/b": [1]}}}]}}},
+            "write a number or a string",
+        ),
+    ],
+)
+def test_a_wrong_type_comes_with_what_to_write(spec: Raw, fix: str) -> None:
+    """In the words of people who write manifests, not of Python."""
+    with pytest.raises(ShapeError) as caught:
+        read({"spec": spec}, core.Job)
+
+    assert caught.value.fix == fix
 
 
 def test_a_part_of_an_object_is_named_from_where_it_stands() -> None:

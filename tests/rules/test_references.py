@@ -26,9 +26,10 @@ from webhook.facts.model import Phase
 from webhook.facts.source import Absent, Answer, Found, Query, Unknown
 from webhook.objects.fieldpath import ROOT
 from webhook.objects.request import UserInfo
+from webhook.objects.words import nearest
 from webhook.plan.model import PlannedClaim
 from webhook.rules._claims import compare, device_class_alternatives, device_classes, device_count, has_admin_access
-from webhook.rules._names import nearest, quoted
+from webhook.rules._names import quoted
 from webhook.sources.folder import ObjectSetSource
 from webhook.verdict import Verdict
 
@@ -255,6 +256,9 @@ def test_nearest_is_near_or_none() -> None:
     assert nearest("trian", ["train", "serve"]) == "train"
     assert nearest("zzz", ["train", "serve"]) is None
     assert nearest("train", ["train"]) is None
+    assert nearest("h20O", ["h100", "h200"]) == "h200"
+    assert nearest("gpu", ["cpu"]) is None
+    assert nearest("MUSTER_FOO", ["MUSTER_BIND", "MUSTER_POLICY"]) is None
 
 
 def test_quoted_lists_ten() -> None:

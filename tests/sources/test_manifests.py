@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.objects.fieldpath import FieldPath
-from webhook.sources.manifests import ManifestError, read_file, read_text
+from webhook.sources.manifests import ManifestError, read_file, read_text, scan_text
 
 
 def raws(text: str | bytes) -> list[dict[str, object]]:
@@ -143,3 +143,51 @@ def test_json_survives(value: object) -> None:
     if '"<<"' in json.dumps(value):
         return  # a quoted << is a plain key to JSON and to us, but json.dumps cannot tell a merge from it
     assert raws(json.dumps({"a": value})) == [{"a": value}]
+
+
+def scanned(text: str) -> list[object]:
+    """Objects, and (line, message) of what cannot be read, in their order."""
+    found = scan_text(text.encode(), "f.yaml")
+    return [(one.line, one.message) if isinstance(one, ManifestError) else one.raw for one in found]
+
+
+def test_a_broken_document_costs_only_itself() -> None:
+    """Its line counts from the top of the file, and what stands below is read with its own lines."""
+    first, fault, last = scan_text(b"a: 1\n---\nb: {\n---\n# c\nc:\n  d: 1\n", "f.yaml")
+
+    assert not isinstance(first, ManifestError)
+    assert isinstance(fault, ManifestError)
+    assert not isinstance(last, ManifestError)
+    assert (first.line, fault.line, last.line, last.line_of(FieldPath(["c", "d"]))) == (1, 4, 6, 7)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_documents_are_taken_apart_as_yaml_does(end: str) -> None:
+    """A directive belongs below, an end marker above, and three dashes further right are text."""
+    text = "a: 1\n...\n%YAML 1.1\n# c\n---\nb: |\n  x\n  ---\n  y\n--- # c\nc: ---\n".replace("\n", end)
+
+    assert scanned(text) == [{"a": 1}, {"b": "x\n---\ny\n"}, {"c": "---"}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: {{ .Release.Name }}\n",
+        "{{- if .Values.gang }}\nkind: Job\n",
+        'metadata:\n  labels:\n    {{- include "x.labels" . | nindent 4 }}\n',
+        "{{/* a comment */}}\nkind: Job\n",
+    ],
+)
+def test_a_helm_template_is_named_as_such(text: str) -> None:
+    """Who gives the chart itself is told to render it."""
+    [(_, message)] = scanned(text)  # type: ignore[misc]
+
+    assert message.endswith("this is a Helm template: render it first (helm template ... | muster review -)")
+
+
+def test_other_braces_are_no_helm_template() -> None:
+    """Argo's placeholders stand in many broken files that no `helm template` mends."""
+    [(_, message)] = scanned("args: ['{{inputs.parameters.x}}']\nb: c: d\n")  # type: ignore[misc]
+
+    assert "Helm" not in message
+    assert scanned("a: '{{ .Values.x }}'\n") == [{"a": "{{ .Values.x }}"}]

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from webhook.admission.charge import Ledger, charge
 from webhook.admission.evaluate import Active, Results, RuleError, active, evaluate, not_worse
 from webhook.admission.patch import to_patch
-from webhook.admission.scope import is_unknown_version, short_circuit
+from webhook.admission.scope import is_older_version, is_unknown_version, short_circuit
 from webhook.facts.gather import ROUND_COUNT_MAX, ask_all, foreseen, foreseen_next
 from webhook.facts.model import Facts, Operation, Phase, Requester
 from webhook.facts.source import Answer, FactSource, Found, Query
@@ -227,8 +227,8 @@ def _unreadable(error: ShapeError, request: AdmissionRequest, policy: EffectiveP
         reason="unreadable shape",
         seen=None,
         limit=None,
-        message=f"has a type that the API does not allow: {error.message}",
-        fix="write the field as the API reference of this version shows it",
+        message=f"{error.message}, which {request.kind.kind} in {request.kind.api_version} does not take",
+        fix=error.fix,
     )
     code = 422 if action is Action.DENY else 200
     return Verdict(
@@ -242,7 +242,14 @@ def _unreadable_before(request: AdmissionRequest) -> bool:
 
 
 def _unknown_version_note(request: AdmissionRequest) -> str:
+    kind = find(request.kind.group, request.kind.kind)
+    known = kind.api_version if kind is not None else ""
+    if is_older_version(request):
+        return (
+            f"{request.kind.kind} in version {request.kind.api_version} is older than what Muster reads and Kubernetes "
+            f"1.37 serves: not checked; write it as {known}"
+        )
     return (
-        f"Muster does not know {request.kind.kind} in version {request.kind.api_version}: admitted unchecked; "
-        "upgrade Muster to have it checked"
+        f"{request.kind.kind} in version {request.kind.api_version} is newer than this Muster, which knows {known}: "
+        "admitted unchecked; upgrade Muster to have it checked"
     )

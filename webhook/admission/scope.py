@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 # Subresources whose object is the whole object; everything else (status, binding, eviction, exec, ...) is not ours.
 JUDGED_SUBRESOURCES = frozenset({"", "resize"})
 
+_VERSION = re.compile(r"v(?P<major>\d+)(?:(?P<word>alpha|beta)(?P<minor>\d+))?\Z")
+_MATURITY = {"alpha": 0, "beta": 1, "": 2}
 _METADATA_THAT_MATTERS = ("labels", "annotations", "ownerReferences")
 # Of an object's own fields `spec` is the only one for most kinds; a PriorityClass has none and says all beside it.
 _NOT_JUDGED = frozenset({"metadata", "status"})
@@ -42,6 +45,22 @@ def is_unknown_version(request: AdmissionRequest) -> bool:
     """One of our kinds in a version this Muster does not know: admit, warn, count (an upgraded cluster must go on)."""
     kind = find(request.kind.group, request.kind.kind)
     return kind is not None and request.kind.version not in kind.versions + kind.retired
+
+
+def is_older_version(request: AdmissionRequest) -> bool:
+    """Of the versions that are not known: one that came before all that 1.37 serves. Such an object can only be a file's
+    or a custom resource's: of its own kinds the API server takes no old version."""
+    kind = find(request.kind.group, request.kind.kind)
+    given = _age(request.kind.version)
+    return kind is not None and given is not None and all(given < age for age in map(_age, kind.versions) if age)
+
+
+def _age(version: str) -> tuple[int, int, int] | None:
+    """Kubernetes' order of versions: v1alpha1 < v1alpha2 < v1beta1 < v1 < v2alpha1. None for words of another form."""
+    match = _VERSION.match(version)
+    if match is None:
+        return None
+    return int(match["major"]), _MATURITY[match["word"] or ""], int(match["minor"] or 0)
 
 
 def _unchanged(new: Mapping[str, Any], old: Mapping[str, Any]) -> str:

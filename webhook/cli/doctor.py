@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import typer
@@ -22,6 +22,7 @@ import urllib3
 
 from webhook.cli import diagnosis
 from webhook.cli.diagnosis import Diagnosis, State, fail, ok, warn
+from webhook.cli.options import Kubeconfig, Output, PolicyNames
 from webhook.cli.policies import policies_from
 from webhook.policy.model import GATES, Policy
 from webhook.registration.render import SUBMIT
@@ -51,10 +52,8 @@ class Address(NamedTuple):
 
 
 def doctor(
-    policy: Annotated[
-        list[str] | None, typer.Option("--policy", "-p", help="policy file, folder or shipped name; may be repeated")
-    ] = None,
-    kubeconfig: Annotated[Path | None, typer.Option(help="default: $KUBECONFIG, ~/.kube/config")] = None,
+    policy: PolicyNames = None,
+    kubeconfig: Kubeconfig = None,
     namespace: Annotated[
         str | None, typer.Option(help="Muster's own namespace; default: that of the Service it is registered with")
     ] = None,
@@ -64,7 +63,7 @@ def doctor(
     connect: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="where Muster is reached from here (kubectl port-forward)")
     ] = None,
-    output: Annotated[Literal["text", "json"], typer.Option("--output", "-o")] = "text",
+    output: Output = "text",
 ) -> None:
     """Compare a cluster with the policy. Exit 0: nothing fails, 1: something does, 2: wrong usage. Stores nothing."""
     loaded, policy_name = policies_from(policy or [])

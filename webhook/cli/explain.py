@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from webhook.cli.options import Files, Inputs, Inventory, Namespace, Output, PolicyNames, given
 from webhook.feasibility import explain as engine_words
 from webhook.feasibility.bounds import View
 from webhook.feasibility.demand import demands
@@ -21,18 +23,45 @@ from webhook.feasibility.result import Feasible, Infeasible, Result
 from webhook.inventory.snapshot import Question, Snapshot
 from webhook.objects.kinds import find, split_api_version
 from webhook.objects.read import ShapeError, read
+from webhook.objects.words import plural
 from webhook.plan.adapters import plan_of
 from webhook.policy.model import Policy
+from webhook.reports.entry import Unreadable
 from webhook.sources.manifests import Manifest
 
 DOMAIN_ROWS_MAX = 20
+# Wider than any row: what goes into a file or a pipe is read by programs and editors, which fold it themselves.
+UNCUT_WIDTH = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the engine says of one question that a manifest raises."""
+
+    manifest: Manifest
+    demand: Demand
+    result: Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One domain: its values ("" for the whole cluster), how many nodes it has, how many Pods of the group it could
+    hold and holds beside what runs now, and what limits it."""
+
+    domain: str
+    node_count: int
+    fits: int
+    fits_now: int
+    limits: tuple[str, ...]
 
 
 def explain(
-    files: Annotated[list[str], typer.Option("--filename", "-f", metavar="FILE|DIR|-", help="manifests")],
-    inventory: Annotated[list[str], typer.Option("--inventory", metavar="FILE|DIR", help="nodes and devices")],
-    policy: Annotated[list[str] | None, typer.Option(help="policy file, or baseline, strict, staging-dry-run")] = None,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="for objects that name none")] = "default",
+    words: Inputs = None,
+    files: Files = None,
+    inventory: Inventory = None,
+    policy: PolicyNames = None,
+    namespace: Namespace = "default",
+    output: Output = "text",
     every: Annotated[bool, typer.Option("--all", help=f"every domain, not only the {DOMAIN_ROWS_MAX} best")] = False,
 ) -> None:
     """Show why a gang fits or not, domain by domain. Exit 0: nothing is impossible, 1: something is, 2: unreadable."""
@@ -40,32 +69,32 @@ def explain(
     from webhook.cli.policies import policies_from
     from webhook.cli.review import read_inputs
 
+    inputs = given(words, files)
     policies, _ = policies_from(policy or [])
-    snapshot = snapshot_from(inventory, policies.policy.spec.cluster)
-    assert snapshot is not None  # noqa: S101  the option is required
-    manifests, unreadable = read_inputs(files)
-    console = Console(highlight=False)
-    for bad in unreadable:
-        console.print(f"{bad.file}:{bad.line}: cannot be read: {bad.message}", style="red", markup=False)
+    snapshot = snapshot_from(inventory or [], policies.policy.spec.cluster)
+    if snapshot is None:
+        raise typer.BadParameter("without nodes there is nothing to explain", param_hint="--inventory")
+    manifests, unreadable = read_inputs(inputs)
+    answers = list(answers_for(manifests, namespace, snapshot, policies.policy))
     rows = None if every else DOMAIN_ROWS_MAX
-    impossible = False
+    if output == "json":
+        print(json.dumps(_as_dict(answers, unreadable, snapshot, rows), indent=2, ensure_ascii=False))
+    else:
+        _print(answers, unreadable, snapshot, rows)
+    raise typer.Exit(2 if unreadable else int(any(isinstance(one.result, Infeasible) for one in answers)))
+
+
+def answers_for(manifests: Sequence[Manifest], namespace: str, snapshot: Snapshot, policy: Policy) -> Iterator[Answer]:
+    """One for each question that the manifests raise, in their order."""
+    specs = claim_specs(manifests)
+    drivers = policy.spec.parameters.on_demand_drivers
     for manifest in manifests:
-        for demand in demands_of(manifest, namespace, snapshot, policies.policy):
-            demand = with_devices(  # noqa: PLW2901  the same question, with its claims filled in
-                demand,
-                snapshot,
-                claim_specs(manifests),
-                on_demand_drivers=policies.policy.spec.parameters.on_demand_drivers,
-            )
-            result = evaluate(demand, snapshot)
-            impossible |= isinstance(result, Infeasible)
-            console.print(picture(manifest, demand, result, snapshot, rows))
-    if hindrance := snapshot.denial_hindrance():
-        console.print(f"No denial would rest on this inventory: {hindrance}.", markup=False)
-    raise typer.Exit(2 if unreadable else int(impossible))
+        for asked in demands_of(manifest, namespace, snapshot, policy):
+            demand = with_devices(asked, snapshot, specs, on_demand_drivers=drivers)
+            yield Answer(manifest=manifest, demand=demand, result=evaluate(demand, snapshot))
 
 
-def claim_specs(manifests: list[Manifest]) -> Specs:
+def claim_specs(manifests: Sequence[Manifest]) -> Specs:
     """The specs of ResourceClaims and ResourceClaimTemplates among the manifests, whatever namespace they name."""
     found: dict[tuple[str, str], Mapping[str, Any]] = {}
     for manifest in manifests:
@@ -103,24 +132,47 @@ def demands_of(manifest: Manifest, namespace: str, snapshot: Snapshot, policy: P
     return demands(plan, profile=profile, runtime_overheads=snapshot.runtime_overheads)
 
 
-def picture(manifest: Manifest, demand: Demand, result: Result, snapshot: Snapshot, rows: int | None) -> RenderableType:
+# ---- as text ------------------------------------------------------------------------------------------------------
+def _print(answers: Sequence[Answer], unreadable: Sequence[Unreadable], snapshot: Snapshot, rows: int | None) -> None:
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = UNCUT_WIDTH
+    for bad in unreadable:
+        console.print(f"{bad.file}:{bad.line}: cannot be read: {bad.message}", style="red", markup=False)
+    for answer in answers:
+        console.print(_picture(answer, snapshot, rows))
+    if not answers:
+        console.print("nothing here makes Pods that kube-scheduler places", markup=False)
+    if hindrance := snapshot.denial_hindrance():
+        console.print(f"No denial would rest on this inventory: {hindrance}.", markup=False)
+
+
+def _picture(answer: Answer, snapshot: Snapshot, rows: int | None) -> RenderableType:
     """The answer and its tables."""
+    manifest, demand, result = answer.manifest, answer.demand, answer.result
     kind = str(manifest.raw.get("kind"))
+    style = {"never": "red", "possible": "green"}.get(_word(result), "yellow")
     parts: list[RenderableType] = [Text(f"\n{manifest.file}:{manifest.line} {kind} {demand.name!r}", style="bold")]
-    parts.append(_answer(demand, result))
+    parts.append(Text(_words(demand, result), style=style))
     if demand.skip is None:
-        parts += [_table(leaf, snapshot, rows) for leaf in _shown(demand)]
+        parts += [_table(leaf, list(_rows(leaf, snapshot)), rows) for leaf in _shown(demand)]
     return Group(*parts)
 
 
-def _answer(demand: Demand, result: Result) -> Text:
+def _word(result: Result) -> str:
     if isinstance(result, Infeasible):
-        return Text(f"never: {engine_words.text(result)}", style="red")
+        return "never"
+    return "possible" if isinstance(result, Feasible) else "unknown"
+
+
+def _words(demand: Demand, result: Result) -> str:
+    if isinstance(result, Infeasible):
+        return f"never: {engine_words.text(result)}"
     if isinstance(result, Feasible):
         placed = ", ".join(f"{one.pod_count} on {one.node}" for one in result.witness.placements[:8])
         more = " and more" if len(result.witness.placements) > 8 else ""
-        return Text(f"not provably impossible: {demand.root.needed} fit, for example {placed}{more}", style="green")
-    return Text("unknown: " + "; ".join(reason.text for reason in result.reasons), style="yellow")
+        return f"not provably impossible: {demand.root.needed} fit, for example {placed}{more}"
+    return "unknown: " + "; ".join(reason.text for reason in result.reasons)
 
 
 def _shown(demand: Demand) -> Iterator[LeafDemand]:
@@ -132,21 +184,70 @@ def _shown(demand: Demand) -> Iterator[LeafDemand]:
     yield from seen
 
 
-def _table(leaf: LeafDemand, snapshot: Snapshot, rows: int | None) -> Table:
-    never = list(engine_words.domain_rows(leaf, View(snapshot, Question.NEVER)))
-    today = {values: holds for values, _, holds, _ in engine_words.domain_rows(leaf, View(snapshot, Question.NOT_NOW))}
-    table = Table(title=f"needs {leaf.needed} Pods in one {leaf.topology_key or 'cluster'}", title_justify="left")
+def _table(leaf: LeafDemand, found: Sequence[Row], rows: int | None) -> Table:
+    where = f"one {leaf.topology_key}" if leaf.topology_key else "the cluster"
+    table = Table(title=f"needs {plural(leaf.needed, 'Pod')} in {where}", title_justify="left")
     for heading in (leaf.topology_key or "cluster", "nodes", "Pods that fit", "now", "what limits it"):
-        table.add_column(heading, justify="right" if heading in ("nodes", "Pods that fit", "now") else "left")
-    for values, node_count, holds, excluded in never[:rows]:
-        style = "green" if holds >= leaf.needed else ""
-        name = "/".join(values) if values else "(all nodes)"
-        scarce = _scarcest(leaf, values, snapshot) if holds else ()
-        limits = ", ".join([*scarce, *(f"{one.node_count} {one.text}" for one in excluded)])
-        table.add_row(name, str(node_count), str(holds), str(today.get(values, 0)), limits, style=style)
-    if rows is not None and len(never) > rows:
-        table.caption = f"and {len(never) - rows} more (--all)"
+        is_number = heading in ("nodes", "Pods that fit", "now")
+        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+    for row in found[:rows]:
+        style = "green" if row.fits >= leaf.needed else ""
+        numbers = (str(row.node_count), str(row.fits), str(row.fits_now))
+        table.add_row(Text(row.domain or "(all nodes)"), *numbers, Text(", ".join(row.limits)), style=style)
+    if rows is not None and len(found) > rows:
+        table.caption = f"and {len(found) - rows} more (--all)"
     return table
+
+
+# ---- as JSON ------------------------------------------------------------------------------------------------------
+def _as_dict(
+    answers: Sequence[Answer], unreadable: Sequence[Unreadable], snapshot: Snapshot, rows: int | None
+) -> dict[str, Any]:
+    """{objects: [{file, line, kind, name, answer, text, groups: [{needed, topologyKey, domains: [...]}]}],
+    denialHindrance, unreadable}. answer: never, possible or unknown."""
+    return {
+        "objects": [
+            {
+                "file": one.manifest.file,
+                "line": one.manifest.line,
+                "kind": str(one.manifest.raw.get("kind")),
+                "name": one.demand.name,
+                "answer": _word(one.result),
+                "text": _words(one.demand, one.result),
+                "groups": [
+                    {
+                        "needed": leaf.needed,
+                        "topologyKey": leaf.topology_key,
+                        "domains": [
+                            {
+                                "domain": row.domain,
+                                "nodes": row.node_count,
+                                "fits": row.fits,
+                                "now": row.fits_now,
+                                "limits": list(row.limits),
+                            }
+                            for row in list(_rows(leaf, snapshot))[:rows]
+                        ],
+                    }
+                    for leaf in (_shown(one.demand) if one.demand.skip is None else ())
+                ],
+            }
+            for one in answers
+        ],
+        "denialHindrance": snapshot.denial_hindrance(),
+        "unreadable": [{"file": bad.file, "line": bad.line, "message": bad.message} for bad in unreadable],
+    }
+
+
+# ---- domain by domain ---------------------------------------------------------------------------------------------
+def _rows(leaf: LeafDemand, snapshot: Snapshot) -> Iterator[Row]:
+    """Fullest first."""
+    now = {values: holds for values, _, holds, _ in engine_words.domain_rows(leaf, View(snapshot, Question.NOT_NOW))}
+    for values, node_count, holds, excluded in engine_words.domain_rows(leaf, View(snapshot, Question.NEVER)):
+        scarce = _scarcest(leaf, values, snapshot) if holds else ()
+        limits = (*scarce, *(f"{one.node_count} {one.text}" for one in excluded))
+        fits_now = now.get(values, 0)
+        yield Row(domain="/".join(values), node_count=node_count, fits=holds, fits_now=fits_now, limits=limits)
 
 
 def _scarcest(leaf: LeafDemand, values: tuple[str, ...], snapshot: Snapshot) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from webhook.inventory.build import build
 from webhook.inventory.profile import settings_of
 from webhook.inventory.snapshot import Snapshot
 from webhook.objects.quantity import QuantityError
+from webhook.objects.words import plural
 from webhook.policy.model import Cluster
 
 _SUFFIXES = {".yaml", ".yml", ".json"}
@@ -34,16 +36,29 @@ _Loader.yaml_implicit_resolvers = {
 def snapshot_from(paths: Sequence[str], cluster: Cluster) -> Snapshot | None:
     """The snapshot of these files and folders, None without any. Exits with 2 where one cannot be read.
 
-    A file is closed unless the policy says otherwise, or something in it is a sign of an autoscaler.
+    A file is closed unless the policy says otherwise, or something in it is a sign of an autoscaler. One without any Node
+    is the wrong file, unless the policy declares pools that bring nodes: by it, nothing would ever fit.
     """
     if not paths:
         return None
     try:
         objects = [raw for name in paths for raw in read_objects(name)]
+        if not cluster.node_pools and not any(raw.get("kind") == "Node" for raw in objects):
+            raise ValueError(_no_nodes(paths, objects))
         return build(objects, settings_of(cluster, is_file=True))
     except (OSError, yaml.YAMLError, msgspec.DecodeError, QuantityError, ValueError) as error:
         print(f"the inventory cannot be read: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
+
+
+def _no_nodes(paths: Sequence[str], objects: Sequence[dict[str, Any]]) -> str:
+    kinds = Counter(str(raw.get("kind") or "object without kind") for raw in objects)
+    held = ", ".join(plural(count, kind) for kind, count in sorted(kinds.items()))
+    instead = f", only {held}" if held else ""
+    return (
+        f"{', '.join(paths)} holds no Node{instead}; give what `muster inventory export` or `kubectl get "
+        "nodes,resourceslices,deviceclasses -o yaml` prints, or declare cluster.nodePools in the policy"
+    )
 
 
 def read_objects(name: str) -> Iterator[dict[str, Any]]:

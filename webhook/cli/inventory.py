@@ -15,8 +15,11 @@ from urllib.parse import quote
 
 import msgspec
 import typer
+import yaml
 
+from webhook.cli.options import Kubeconfig
 from webhook.cluster.connection import PAGE_OBJECT_COUNT, Connection, ReadState
+from webhook.objects.words import plural
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The inventory of a cluster.")
 
@@ -45,8 +48,10 @@ def _family() -> None:
 
 @app.command()
 def export(
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="file; standard output if not given")] = None,
-    kubeconfig: Annotated[Path | None, typer.Option(help="default: $KUBECONFIG or ~/.kube/config")] = None,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="json|yaml", help="any other word is a file to write JSON to")
+    ] = "json",
+    kubeconfig: Kubeconfig = None,
     anonymize: Annotated[bool, typer.Option("--anonymize", help="replace names of nodes and Pods")] = False,
     pods: Annotated[bool, typer.Option("--pods", help="also Pods, for what fits now")] = False,
 ) -> None:
@@ -59,12 +64,20 @@ def export(
         raise typer.Exit(2) from None
     if anonymize:
         objects = anonymized(objects)
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}, indent=1) + "\n"
-    if output is None:
+    document = {"apiVersion": "v1", "kind": "List", "items": objects}
+    text = as_yaml(document) if output == "yaml" else json.dumps(document, indent=1) + "\n"
+    if output in ("json", "yaml"):
         print(text, end="")
     else:
-        output.write_text(text)
-        print(f"{len(objects)} objects in {output}", file=sys.stderr)
+        # -o FILE is how this was called before -o meant a format everywhere.
+        Path(output).write_text(text)
+        print(f"{plural(len(objects), 'object')} in {output}", file=sys.stderr)
+
+
+def as_yaml(document: Any) -> str:
+    """By the writer that quotes words such as "on", which the readers of Kubernetes take for true."""
+    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return str(yaml.dump(document, Dumper=dumper, sort_keys=False))
 
 
 def _default_kubeconfig() -> Path:

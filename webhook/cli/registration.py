@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 import typer
 import urllib3
 
+from webhook.cli.options import Kubeconfig, PolicyNames
 from webhook.cli.policies import policies_from
 from webhook.registration.keep import is_current, updated
 from webhook.registration.render import ServiceRef, Target, render_webhook_configurations
@@ -36,9 +37,6 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="The webhook configurations, rendered from the policy."
 )
 
-Policies = Annotated[
-    list[str] | None, typer.Option("--policy", "-p", help="policy file, folder or shipped name; may be repeated")
-]
 Service = Annotated[str, typer.Option(help="NAMESPACE/NAME[:PORT] of the Service that Muster listens behind")]
 Url = Annotated[str | None, typer.Option(help="start of a URL instead of a Service: https://HOST:PORT")]
 CaFile = Annotated[Path | None, typer.Option(help="PEM file of the CA that signed Muster's certificate")]
@@ -50,7 +48,7 @@ Timeout = Annotated[int, typer.Option(min=1, max=30, help="seconds")]
 
 @app.command()
 def render(
-    policy: Policies = None,
+    policy: PolicyNames = None,
     service: Service = "muster-system/muster",
     url: Url = None,
     ca_file: CaFile = None,
@@ -70,7 +68,7 @@ def render(
 
 @app.command()
 def apply(
-    policy: Policies = None,
+    policy: PolicyNames = None,
     service: Service = "muster-system/muster",
     url: Url = None,
     ca_file: CaFile = None,
@@ -78,7 +76,7 @@ def apply(
     name: Name = "muster",
     failure_policy: FailurePolicy = "Fail",
     timeout_seconds: Timeout = 5,
-    kubeconfig: Annotated[Path | None, typer.Option(help="default: $KUBECONFIG, ~/.kube/config")] = None,
+    kubeconfig: Kubeconfig = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="let the API server check, store nothing")] = False,
 ) -> None:
     """Create or update the configurations in a cluster. Exit 1: the API server refused, 2: wrong usage.

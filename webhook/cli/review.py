@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import jsonpatch
 import typer
 
 from webhook.admission.pipeline import Pipeline, Policies
+from webhook.cli.options import Files, Inputs, Inventory, Namespace, Output, PolicyNames, given
 from webhook.facts.model import Phase
 from webhook.inventory.snapshot import Snapshot
 from webhook.objects.fieldpath import FieldPath
@@ -28,7 +29,7 @@ from webhook.reports import json as json_report
 from webhook.reports import text as text_report
 from webhook.reports.entry import Review, ReviewEntry, Unreadable
 from webhook.sources.folder import BUILT_IN_OBJECTS, ObjectSetSource
-from webhook.sources.manifests import Manifest, ManifestError, read_file, read_text
+from webhook.sources.manifests import Manifest, ManifestError, scan_file, scan_text
 from webhook.verdict import Verdict, Violation
 
 _SUFFIXES = {".yaml", ".yml", ".json"}
@@ -50,6 +51,8 @@ def review_manifests(
     """Each object is judged as its CREATE, with the others of the set as its surroundings. quotas: charged in the order of
     the objects, on top of what they say is in use."""
     ledger = Ledger(InMemoryStore(quotas)) if quotas else None
+    # What is missing may stand in the part that could not be read.
+    complete = complete and not unreadable
     source = ObjectSetSource(
         [*BUILT_IN_OBJECTS, *(manifest.raw for manifest in manifests)],
         complete=complete,
@@ -156,35 +159,31 @@ def _line(manifest: Manifest, violation: Violation) -> int:
 
 
 def read_inputs(paths: Sequence[str]) -> tuple[list[Manifest], list[Unreadable]]:
-    """Files, folders (searched for .yaml, .yml and .json) and "-" for standard input; what cannot be read is listed."""
+    """Files, folders (searched for .yaml, .yml and .json) and "-" for standard input; what cannot be read is listed,
+    and the other documents of its file are read."""
     manifests: list[Manifest] = []
     unreadable: list[Unreadable] = []
     for name in paths:
-        try:
-            if name == "-":
-                manifests += read_text(sys.stdin.buffer.read(), "(standard input)")
-                continue
-            path = Path(name)
-            if path.is_dir():
-                files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
-                if not files:
-                    unreadable.append(
-                        Unreadable(file=name, line=1, message="a folder without .yaml, .yml or .json files")
-                    )
+        for found in _scan(name):
+            if isinstance(found, ManifestError):
+                unreadable.append(Unreadable(file=found.file, line=found.line, message=found.message))
             else:
-                files = [path]
-        except OSError as error:
-            unreadable.append(Unreadable(file=name, line=1, message=error.strerror or str(error)))
-            continue
-        except ManifestError as error:
-            unreadable.append(Unreadable(file=error.file, line=error.line, message=error.message))
-            continue
-        for file in files:
-            try:
-                manifests += read_file(file)
-            except ManifestError as error:
-                unreadable.append(Unreadable(file=error.file, line=error.line, message=error.message))
+                manifests.append(found)
     return manifests, unreadable
+
+
+def _scan(name: str) -> Iterator[Manifest | ManifestError]:
+    path = Path(name)
+    if name == "-":
+        yield from scan_text(sys.stdin.buffer.read(), "(standard input)")
+    elif path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+        if not files:
+            yield ManifestError(name, 1, "a folder without .yaml, .yml or .json files")
+        for file in files:
+            yield from scan_file(file)
+    else:
+        yield from scan_file(path)
 
 
 def _quotas(manifests: Sequence[Manifest]) -> tuple[list[TierQuota], list[Unreadable]]:
@@ -200,42 +199,37 @@ def _quotas(manifests: Sequence[Manifest]) -> tuple[list[TierQuota], list[Unread
 
 
 def review(
-    paths: Annotated[
-        list[str], typer.Argument(metavar="FILE|DIR|-...", help="manifests, folders, or - for standard input")
-    ],
-    policy: Annotated[list[str] | None, typer.Option(help="policy file, or baseline, strict, staging-dry-run")] = None,
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="for objects that name none")] = "default",
+    words: Inputs = None,
+    files: Files = None,
+    policy: PolicyNames = None,
+    namespace: Namespace = "default",
     as_user: Annotated[str, typer.Option("--as", help="judge as this user (tiers, writers, freeze)")] = "",
     as_group: Annotated[list[str] | None, typer.Option(help="and these groups")] = None,
     complete: Annotated[
         bool, typer.Option("--complete", help="the set is all there is: what is not in it is missing")
     ] = False,
-    inventory: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE|DIR", help="nodes and devices: kubectl get nodes,resourceslices,deviceclasses -o yaml"
-        ),
-    ] = None,
+    inventory: Inventory = None,
     quota: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FILE|DIR", help="TierQuotas: kubectl get tierquotas -o yaml; those in the set count as well"
         ),
     ] = None,
-    output: Annotated[Literal["text", "json"], typer.Option("--output", "-o")] = "text",
+    output: Output = "text",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="also what is fine or could not be checked")] = False,
 ) -> None:
     """Judge manifests as the webhook would. Exit 0: all admitted, 1: something denied, 2: unreadable or wrong usage."""
     from webhook.cli.inventories import snapshot_from
     from webhook.cli.policies import policies_from
 
+    paths = given(words, files)
     policies, policy_name = policies_from(policy or [])
     manifests, unreadable = read_inputs(paths)
     if not manifests and not unreadable:
         # A pipeline whose `helm template` printed nothing must not be green.
         unreadable = [Unreadable(file=", ".join(paths), line=1, message="holds no manifest")]
-    given, unreadable_quotas = read_inputs(quota or [])
-    quotas, unusable = _quotas([*manifests, *given])
+    beside, unreadable_quotas = read_inputs(quota or [])
+    quotas, unusable = _quotas([*manifests, *beside])
     result = review_manifests(
         manifests,
         policies,

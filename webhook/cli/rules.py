@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
+from webhook.cli.options import Output, PolicyNames
 from webhook.cli.policies import policies_from
+from webhook.objects.words import nearest
 from webhook.policy.effective import EffectivePolicy
-from webhook.policy.problems import nearest
 from webhook.reports.pages import FAMILIES, Page, all_pages, text
 from webhook.verdict import Action
 
@@ -22,15 +23,16 @@ def rules(
     ids: Annotated[
         list[str] | None, typer.Argument(metavar="[WAS101|FAULT]...", help="print these pages; none: list all")
     ] = None,
-    policy: Annotated[
-        list[str] | None, typer.Option("--policy", "-p", help="what this policy makes of each, not the default")
-    ] = None,
+    policy: PolicyNames = None,
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", help="in this namespace (its labels are not known)")
     ] = "",
-    output: Annotated[Literal["text", "json"], typer.Option("--output", "-o")] = "text",
+    output: Output = "text",
 ) -> None:
-    """List the rules, or print the pages of some. Exit 2: no such rule, or a policy that cannot be used."""
+    """List the rules, or print the pages of some. With a policy: what it makes of each, not the default.
+
+    Exit 2: no such rule, or a policy that cannot be used.
+    """
     pages = _chosen(ids or [])
     loaded, policy_name = policies_from(policy or [])
     effective = loaded.effective(namespace, {}) if policy else None

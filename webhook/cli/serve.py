@@ -25,7 +25,9 @@ from webhook.settings import PREFIX, Settings, SettingsError, load_settings
 
 def serve(
     bind: Annotated[str | None, typer.Option(metavar="ADDRESS:PORT", help="default 0.0.0.0:8443")] = None,
-    policy: Annotated[list[Path] | None, typer.Option(help="policy file or folder; may be repeated")] = None,
+    policy: Annotated[
+        list[Path] | None, typer.Option("--policy", "-p", help="policy file or folder; repeatable")
+    ] = None,
     source: Annotated[str | None, typer.Option(metavar="cluster|folder:PATH", help="where facts come from")] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="PEM certificate chain")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM key")] = None,

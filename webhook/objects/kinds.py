@@ -51,7 +51,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("jobset.x-k8s.io", "JobSet", "jobsets", ("v1alpha2",), core.JobSet, planned=True),
     Kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet", "leaderworkersets", ("v1",), core.LeaderWorkerSet, planned=True),
     Kind(_SCHEDULING, "Workload", "workloads", ("v1beta1", "v1alpha3"), core.Workload, ("v1alpha1", "v1alpha2"), planned=True),
-    Kind(_SCHEDULING, "PodGroup", "podgroups", ("v1beta1", "v1alpha3"), core.PodGroup, ("v1alpha2",), planned=True),
+    Kind(_SCHEDULING, "PodGroup", "podgroups", ("v1beta1", "v1alpha3"), core.PodGroup, ("v1alpha1", "v1alpha2"), planned=True),
     Kind(_SCHEDULING, "CompositePodGroup", "compositepodgroups", ("v1alpha3",), core.CompositePodGroup, planned=True),
     Kind(_SCHEDULING, "PriorityClass", "priorityclasses", ("v1",), core.PriorityClass, namespaced=False, ruled=True),
     Kind(_RESOURCE, "ResourceClaim", "resourceclaims", ("v1", "v1beta2", "v1beta1"), core.ResourceClaim),

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from webhook.objects.fieldpath import FieldPath
 from webhook.policy.model import GATE_DEPENDENCIES, LabelSelector, NamespaceScope, Policy, PolicyPart
-from webhook.policy.problems import Problem, did_you_mean
+from webhook.policy.problems import Problem, did_you_mean, listed
 from webhook.policy.yamltree import Node
 
 SPEC = FieldPath.of("spec")
@@ -105,7 +105,7 @@ def _check_rule_id(document: Document, at: FieldPath, rule: str, known: Known, f
         message = f'"{rule}" is a mutation, not a rule; it is switched on and off under "mutations"'
         findings.errors.append(document.problem(at, message))
     elif rule not in known.rules:
-        message = f'no rule has the ID "{rule}"{did_you_mean(rule, known.rules)}'
+        message = f'no rule has the ID "{rule}"; `muster rules` lists all'
         findings.errors.append(document.problem(at, message))
 
 
@@ -117,7 +117,7 @@ def _check_mutation_keys(
             continue
         what = f'"{mutation}" is a rule, not a mutation; it gets its action under "rules"'
         if mutation not in known.rules:
-            what = f'no mutation has the ID "{mutation}"{did_you_mean(mutation, known.mutations)}'
+            what = f'no mutation has the ID "{mutation}"; known: {listed(known.mutations)}'
         findings.errors.append(document.problem(at / mutation, what))
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from webhook.objects.fieldpath import ROOT, FieldPath
+from webhook.objects.words import nearest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +30,6 @@ class PolicyError(Exception):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: tuple[Problem, ...] = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that is most like this one, whatever the case of its letters; None where nothing is."""
-    by_folded = {candidate.casefold(): candidate for candidate in sorted(known, reverse=True)}
-    close = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
-    return by_folded[close[0]] if close else None
 
 
 def did_you_mean(word: str, known: Sequence[str] | frozenset[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from webhook.objects.words import plural
 from webhook.quota.book import Shortfall
 from webhook.quota.charging import RULE
 from webhook.quota.model import Holder, TierQuota, amount_text
@@ -21,9 +22,7 @@ def violation(found: Shortfall, charge: Charge, action: Action, *, kind: str, na
     part = next((part for part in charge.parts if part.per_pod.get(name)), charge.parts[0] if charge.parts else None)
     message = f"{_limit(found, namespace)}, {_ask(found, charge, kind)}; {amount_text(name, found.missing)} are missing"
     if name == LARGEST_GANG:
-        message = (
-            f"{_tier(found.quota, namespace)} allows gangs of {found.limit} Pods at most, this one has {found.asked}"
-        )
+        message = f"{_tier(found.quota, namespace)} allows gangs of {plural(found.limit, 'Pod')} at most, this one has {found.asked}"
     elif found.in_use:
         message += f". In use: {_holders(found, namespace)}"
     return Violation(
@@ -73,10 +72,11 @@ def _ask(found: Shortfall, charge: Charge, kind: str) -> str:
     if total.get(name, 0) != found.asked:
         # Growth, the rest of a bare group, shared claims: the Pods alone do not add up to it.
         return f"{asks} more" if total.get(name, 0) > found.asked else asks
-    pieces = [f"{part.pod_count} Pods x {amount_text(name, part.per_pod[name])}" for part in parts[:PARTS_SHOWN_MAX]]
+    pieces = [
+        f"{plural(part.pod_count, 'Pod')} x {amount_text(name, part.per_pod[name])}" for part in parts[:PARTS_SHOWN_MAX]
+    ]
     if len(parts) > PARTS_SHOWN_MAX:
-        pieces.append(f"and {len(parts) - PARTS_SHOWN_MAX} more roles")
-    pieces = [piece.replace("1 Pods", "1 Pod") if piece.startswith("1 Pods") else piece for piece in pieces]
+        pieces.append(f"and {plural(len(parts) - PARTS_SHOWN_MAX, 'more role')}")
     return f"{asks} ({' + '.join(pieces)})"
 
 
@@ -111,7 +111,7 @@ def _fix(found: Shortfall) -> str:
     name = found.resource
     left = max(0, found.limit - found.in_use)
     if name == LARGEST_GANG:
-        return f"split it into gangs of at most {found.limit} Pods"
+        return f"split it into gangs of at most {plural(found.limit, 'Pod')}"
     if found.asked > found.limit:
         return f"ask for at most {amount_text(name, found.limit)} {name}, or have the quota raised"
     if not left:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from webhook.objects.words import plural
 from webhook.reports.entry import Review, ReviewEntry
 from webhook.verdict import Action, Violation
 
@@ -60,16 +61,12 @@ def _summary(review: Review) -> str:
     denied = sum(not entry.verdict.allowed for entry in review.entries)
     warned = sum(entry.verdict.allowed and bool(entry.verdict.warnings) for entry in review.entries)
     admitted = len(review.entries) - denied
-    text = f'{_count(len(review.entries), "object")} judged by policy "{review.policy}": {admitted} admitted'
+    text = f'{plural(len(review.entries), "object")} judged by policy "{review.policy}": {admitted} admitted'
     text += f" ({warned} with warnings)" if warned else ""
     text += f", {denied} denied"
     if review.passed_over:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(review.passed_over.items()))
         text += f"; passed over: {kinds}"
     if review.unreadable:
-        text += f"; {_count(len(review.unreadable), 'place')} unreadable"
+        text += f"; {plural(len(review.unreadable), 'place')} unreadable"
     return text
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -13,8 +13,8 @@ from typing import Any
 
 from webhook.facts.model import Facts, Operation
 from webhook.facts.surroundings import Looked
+from webhook.objects.words import nearest
 from webhook.plan.model import GangPlan, PlannedClaim
-from webhook.rules._names import nearest
 
 # k8s.io/api resource/v1: ResourceClaimReservedForMaxSize.
 CONSUMER_COUNT_MAX = 256

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from webhook.facts.model import Facts, Operation
 from webhook.objects import core
+from webhook.objects.words import plural
 from webhook.plan.model import DisruptionModeKind, GangPlan, GroupOrigin, LeafGroup, PodSet, PolicyKind, total
 from webhook.plan.parts import disruption_mode, topology
 from webhook.rules._jobs import may_adopt
@@ -57,7 +58,7 @@ class Gang:
 
 def pods(count: int) -> str:
     """``1 Pod``, ``4 Pods``."""
-    return f"{count} Pod" if count == 1 else f"{count} Pods"
+    return plural(count, "Pod")
 
 
 def gangs(facts: Facts) -> tuple[Gang, ...]:

@@ -42,7 +42,7 @@ from dataclasses import dataclass
 
 from webhook.facts.model import Facts
 from webhook.objects.fieldpath import FieldPath
-from webhook.rules._names import nearest
+from webhook.objects.words import nearest
 from webhook.rules._traps import SYSTEM_CLASSES, made_groups, own_group
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved

@@ -37,9 +37,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
+from webhook.objects.words import plural
 from webhook.plan.model import PodSet
 from webhook.rules._gangs import gangs
-from webhook.rules._names import plural, quoted
+from webhook.rules._names import quoted
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 

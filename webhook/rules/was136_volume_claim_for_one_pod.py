@@ -44,9 +44,9 @@ from collections.abc import Iterator
 from webhook.facts.model import Facts, Operation
 from webhook.objects import core
 from webhook.objects.fieldpath import FieldPath
+from webhook.objects.words import plural
 from webhook.plan.model import PodSet
 from webhook.rules._gangs import Gang, cap_on_update, gangs
-from webhook.rules._names import plural
 from webhook.rules._priorities import pod_cap
 from webhook.rules._schedulers import unless
 from webhook.rules._volumes import claim_names

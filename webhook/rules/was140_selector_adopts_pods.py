@@ -42,7 +42,8 @@ from webhook.facts.model import Facts
 from webhook.facts.use import is_own_word
 from webhook.objects import core
 from webhook.objects.fieldpath import SPEC
-from webhook.rules._names import plural, quoted
+from webhook.objects.words import plural
+from webhook.rules._names import quoted
 from webhook.rules._traps import own_group
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved

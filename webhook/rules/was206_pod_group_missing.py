@@ -38,8 +38,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
+from webhook.objects.words import nearest
 from webhook.rules._groups import POD_KINDS, joined_groups, name_path
-from webhook.rules._names import nearest
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
 

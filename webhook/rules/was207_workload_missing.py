@@ -39,7 +39,8 @@ from collections.abc import Iterator
 from webhook.facts.model import Facts
 from webhook.objects import core
 from webhook.objects.fieldpath import SPEC
-from webhook.rules._names import nearest, quoted
+from webhook.objects.words import nearest
+from webhook.rules._names import quoted
 from webhook.rules._templates import template_kind, templates
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved

@@ -38,8 +38,8 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.objects.fieldpath import SPEC
+from webhook.objects.words import nearest
 from webhook.rules._groups import ancestors
-from webhook.rules._names import nearest
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
 

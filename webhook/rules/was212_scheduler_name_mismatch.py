@@ -44,9 +44,10 @@ from collections.abc import Iterator
 from webhook.facts.model import Facts
 from webhook.objects import core
 from webhook.objects.fieldpath import SPEC
+from webhook.objects.words import plural
 from webhook.plan.model import PodSet
 from webhook.rules._groups import joined_groups
-from webhook.rules._names import plural, quoted
+from webhook.rules._names import quoted
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
 

@@ -40,9 +40,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
+from webhook.objects.words import nearest
 from webhook.plan.model import PlannedClaim
 from webhook.rules._claims import CLAIM, TEMPLATE, claim_spec, object_text, planned_claims, source
-from webhook.rules._names import nearest
 from webhook.rules.meta import ANY_KIND, RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
 

@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
+from webhook.objects.words import nearest
 from webhook.plan.model import PlannedClaim
 from webhook.rules._claims import (
     claim_spec,
@@ -48,7 +49,7 @@ from webhook.rules._claims import (
     planned_claims,
     source,
 )
-from webhook.rules._names import nearest, quoted
+from webhook.rules._names import quoted
 from webhook.rules.meta import ANY_KIND, RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
 

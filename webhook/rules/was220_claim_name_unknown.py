@@ -41,8 +41,9 @@ from collections.abc import Iterator
 from webhook.facts.model import Facts
 from webhook.objects import core
 from webhook.objects.fieldpath import ROOT, FieldPath
+from webhook.objects.words import nearest
 from webhook.rules._groups import POD_KINDS
-from webhook.rules._names import nearest, quoted
+from webhook.rules._names import quoted
 from webhook.rules._resources import refused
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding

@@ -45,8 +45,8 @@ from typing import Any
 
 from webhook.facts.model import Facts
 from webhook.objects.fieldpath import SPEC, FieldPath
+from webhook.objects.words import nearest
 from webhook.rules._claims import TEMPLATE, claim_spec, object_text, planned_claims, source
-from webhook.rules._names import nearest
 from webhook.rules.meta import ANY_KIND, RuleMeta
 from webhook.verdict import Action, Finding
 

@@ -42,7 +42,6 @@ k8s.io/api v0.37.2 scheduling/v1beta1, scheduling/v1alpha3, batch/v1; field prun
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -53,6 +52,7 @@ from webhook.facts.model import Facts
 from webhook.objects import core
 from webhook.objects.fieldpath import SPEC, FieldPath
 from webhook.objects.kinds import BY_NAME, split_api_version
+from webhook.objects.words import nearest
 from webhook.rules._jobs import job_parts
 from webhook.rules._rewrite import raw_at
 from webhook.rules._words import quoted
@@ -141,8 +141,7 @@ def _named(path: FieldPath, name: str, known: frozenset[str]) -> Finding:
     parent = next((part for part in reversed(path) if isinstance(part, str)), "")
     meant = _MEANT.get((parent, name)) or _MEANT.get(("", name))
     if meant is None:
-        close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.75)
-        meant = close[0] if close else None
+        meant = nearest(name, known)
     return _finding(path / name, meant, known, at_most=Action.DENY if meant else Action.WARN)
 
 

@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from webhook.facts.model import Facts
 from webhook.objects import core
 from webhook.objects.fieldpath import ROOT, FieldPath
-from webhook.rules._names import plural
+from webhook.objects.words import plural
 from webhook.rules._owners import (
     Owner,
     controller_of,

@@ -37,9 +37,10 @@ from webhook.facts.model import Facts
 from webhook.feasibility.result import Infeasible
 from webhook.inventory.snapshot import Snapshot
 from webhook.objects.fieldpath import FieldPath
+from webhook.objects.words import nearest
 from webhook.rules._capacity import KINDS, Fault, faults
 from webhook.rules._capacity_words import end, story
-from webhook.rules._names import nearest, quoted
+from webhook.rules._names import quoted
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding
 

@@ -37,9 +37,10 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.inventory.snapshot import Snapshot
+from webhook.objects.words import nearest
 from webhook.rules._capacity import KINDS, faults, once
 from webhook.rules._capacity_words import each_pod, end, request_path
-from webhook.rules._names import nearest, quoted
+from webhook.rules._names import quoted
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 

@@ -38,9 +38,9 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.objects.fieldpath import METADATA
+from webhook.objects.words import plural
 from webhook.rules._capacity import KINDS, faults
 from webhook.rules._capacity_words import story
-from webhook.rules._names import plural
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 

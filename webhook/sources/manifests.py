@@ -2,6 +2,7 @@
 
 Scalars are read as kubectl reads them (sigs.k8s.io/yaml, YAML 1.1 words without sexagesimal numbers): `value: 2:4` is
 a string and `on` is true. Hostile input has bounds, each with its reason, and every error names file and line.
+Documents are taken apart first and read one by one, as kubectl does, so a broken one costs only itself.
 """
 
 from __future__ import annotations
@@ -26,10 +27,20 @@ DEPTH_MAX = 200
 
 _INT = re.compile(r"[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[1-9][0-9_]*|0)\Z")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
+# From here on encoding/json writes exponents.
+_WHOLE_MAX = 1e21
 _WORDS: dict[str, bool | None] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
 _WORDS |= dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True)
 _WORDS |= dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False)
 _SURROGATES = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_LINE_END = re.compile(rb"\r\n?|\n")
+# "---" and "..." at the start of a line end a document wherever they stand, also inside quoted or literal text.
+_MARKER = re.compile(rb"(?:\A|(?<=[\r\n]))(?:---|\.\.\.)(?=[ \t\r\n]|\Z)")
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_TEMPLATE = re.compile(
+    rb"\{\{-?\s*(?:/\*|\$|\.|(?:if|else|end|range|with|define|block|include|template|toYaml|default|printf|tpl)\b)"
+)
+_TEMPLATE_HINT = "this is a Helm template: render it first (helm template ... | muster review -)"
 _PLAIN = "muster:plain"
 _STRING = "tag:yaml.org,2002:str"
 _KNOWN_TAGS = {_PLAIN, _STRING, *(f"tag:yaml.org,2002:{name}" for name in ("int", "float", "bool", "null", "binary"))}
@@ -45,12 +56,14 @@ class ManifestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object of a file. line: 1-based, of its first key. `line_of` finds the line of a field in it."""
+    """One object of a file. line: 1-based, of its first key. `line_of` finds the line of a field in it. lines_before:
+    lines of the file above the document, in which the node counts from 0."""
 
     file: str
     line: int
     raw: dict[str, Any]
     node: yaml.MappingNode
+    lines_before: int = 0
 
     def line_of(self, path: FieldPath) -> int:
         """The line of a field, or of the nearest enclosing field that is written."""
@@ -61,6 +74,7 @@ class Manifest:
             if child is None:
                 return line
             line, node = child
+            line += self.lines_before
         return line
 
 
@@ -74,45 +88,102 @@ class _Loader(yaml.CSafeLoader):
 
 
 def read_file(path: Path) -> list[Manifest]:
-    """All objects of a file. Raises ManifestError."""
-    try:
-        size = path.stat().st_size
-        if size > FILE_BYTES_MAX:
-            raise ManifestError(str(path), 1, f"has {size} bytes, more than {FILE_BYTES_MAX}: split it")
-        return read_text(path.read_bytes(), str(path))
-    except OSError as error:
-        raise ManifestError(str(path), 1, error.strerror or str(error)) from error
+    """All objects of a file. Raises ManifestError for the first thing that cannot be read."""
+    return list(map(_or_raise, scan_file(path)))
 
 
 def read_text(data: bytes, file: str) -> list[Manifest]:
     """All objects of some bytes; `file` is their name in errors. Raises ManifestError."""
-    if len(data) > FILE_BYTES_MAX:
-        raise ManifestError(file, 1, f"has {len(data)} bytes, more than {FILE_BYTES_MAX}: split it")
+    return list(map(_or_raise, scan_text(data, file)))
+
+
+def scan_file(path: Path) -> Iterator[Manifest | ManifestError]:
+    """The objects of a file in their order, and in place of what cannot be read the error that says so."""
     try:
-        return list(_objects(data, file))
+        size = path.stat().st_size
+        data = path.read_bytes() if size <= FILE_BYTES_MAX else b""
+    except OSError as error:
+        yield ManifestError(str(path), 1, error.strerror or str(error))
+        return
+    yield from scan_text(data, str(path)) if data or not size else [_too_large(str(path), size)]
+
+
+def scan_text(data: bytes, file: str) -> Iterator[Manifest | ManifestError]:
+    """The same of some bytes; `file` is their name in errors."""
+    if len(data) > FILE_BYTES_MAX:
+        yield _too_large(file, len(data))
+        return
+    try:
+        if data.startswith(_UTF16_MARKS):
+            data = data.decode("utf-16").encode()
+    except UnicodeDecodeError:
+        yield ManifestError(file, 1, "not text: it starts as UTF-16 does and does not go on so")
+        return
+    lines_before = 0
+    for document in _documents(data):
+        try:
+            yield from _objects(document, file, lines_before)
+        except ManifestError as error:
+            hint = f"; {_TEMPLATE_HINT}" if _TEMPLATE.search(document) else ""
+            yield ManifestError(file, error.line + lines_before, f"{error.message}{hint}")
+        lines_before += len(_LINE_END.findall(document))
+
+
+def _or_raise(found: Manifest | ManifestError) -> Manifest:
+    if isinstance(found, ManifestError):
+        raise found
+    return found
+
+
+def _too_large(file: str, size: int) -> ManifestError:
+    return ManifestError(file, 1, f"has {size} bytes, more than {FILE_BYTES_MAX}: split it")
+
+
+def _documents(data: bytes) -> Iterator[bytes]:
+    """The bytes of each document, its marker included; together they are all bytes."""
+    start = 0
+    for marker in _MARKER.finditer(data):
+        # A document's end marker belongs to it, and what %YAML and %TAG say belongs to the document below.
+        end = marker.end() if marker[0] == b"..." else marker.start()
+        if end > start and not _only_directives(data[start:end]):
+            yield data[start:end]
+            start = end
+    yield data[start:]
+
+
+def _only_directives(text: bytes) -> bool:
+    return b"%" in text and all(line[:1] in (b"#", b"%") or not line.strip() for line in text.splitlines())
+
+
+def _objects(document: bytes, file: str, lines_before: int) -> Iterator[Manifest]:
+    """The objects of one document. Raises ManifestError with a line of the document."""
+    if document.lstrip()[:1] == b"{":
+        # JSON writes characters beyond 0xFFFF as two escapes, which YAML does not know.
+        document = _SURROGATES.sub(lambda pair: json.loads(f'"{pair[0].decode()}"').encode(), document)
+    for node in _nodes(document, file):
+        if isinstance(node, yaml.ScalarNode) and not node.value.strip():
+            continue  # only comments, or an empty document between two separators
+        yield from _flatten(node, file, lines_before)
+
+
+def _nodes(document: bytes, file: str) -> list[yaml.Node]:
+    try:
+        return list(yaml.compose_all(document, Loader=_Loader))
     except yaml.reader.ReaderError as error:
-        raise ManifestError(file, data[: error.position].count(b"\n") + 1, f"not text: {error.reason}") from error
+        line = len(_LINE_END.findall(document[: error.position])) + 1
+        raise ManifestError(file, line, f"not text: {error.reason}") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(part for part in (error.context, error.problem) if part)
         raise ManifestError(file, mark.line + 1 if mark else 1, f"not YAML: {what}") from error
     except UnicodeDecodeError as error:
-        raise ManifestError(file, data[: error.start].count(b"\n") + 1, "not UTF-8 text") from error
+        line = len(_LINE_END.findall(document[: error.start])) + 1
+        raise ManifestError(file, line, "not UTF-8 text") from error
     except RecursionError as error:
         raise ManifestError(file, 1, f"nested more than {DEPTH_MAX} levels deep") from error
 
 
-def _objects(data: bytes, file: str) -> Iterator[Manifest]:
-    if data.lstrip()[:1] == b"{":
-        # JSON writes characters beyond 0xFFFF as two escapes, which YAML does not know.
-        data = _SURROGATES.sub(lambda pair: json.loads(f'"{pair[0].decode()}"').encode(), data)
-    for document in yaml.compose_all(data, Loader=_Loader):
-        if isinstance(document, yaml.ScalarNode) and not document.value.strip():
-            continue  # only comments, or an empty document between two separators
-        yield from _flatten(document, file)
-
-
-def _flatten(node: yaml.Node, file: str) -> Iterator[Manifest]:
+def _flatten(node: yaml.Node, file: str, lines_before: int) -> Iterator[Manifest]:
     """The object itself, or the items of a List (`v1 List`, `PodList`, ...)."""
     line = node.start_mark.line + 1
     if not isinstance(node, yaml.MappingNode):
@@ -123,9 +194,9 @@ def _flatten(node: yaml.Node, file: str) -> Iterator[Manifest]:
         child = _child(node, "items")
         items = child[1].value if child is not None else []
         for item in items:
-            yield from _flatten(item, file)
+            yield from _flatten(item, file, lines_before)
         return
-    yield Manifest(file, line, raw, node)
+    yield Manifest(file, line + lines_before, raw, node, lines_before)
 
 
 class _Reader:
@@ -200,7 +271,9 @@ def _scalar(text: str) -> Any:
             bare = "0o" + bare[1:]
         return int(sign + bare, 0)
     if _FLOAT.match(text):
-        return float(text)
+        number = float(text)
+        # On its way to the API server 4.0 becomes the JSON number 4, which a field for whole numbers takes.
+        return int(number) if number.is_integer() and abs(number) < _WHOLE_MAX else number
     return text
 
 

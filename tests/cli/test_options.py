@@ -1,0 +1,90 @@
+"""One option, one short form, one meaning in all commands."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from webhook.cli.main import app
+
+# name -> its short form, everywhere.
+SHORT = {"--policy": "-p", "--inventory": "-i", "--output": "-o", "--file": "-f"}
+# What -o knows where it is not text and json: this is for kubectl, not for people.
+OUTPUT_WORDS = {"registration render": "yaml json"}
+# Commands for which the option means something.
+HAVE = {
+    "--policy": {"review", "explain", "rules", "doctor", "serve", "registration render", "registration apply"},
+    "--inventory": {"review", "explain"},
+    "--file": {"review", "explain"},
+    "--output": {"review", "explain", "rules", "doctor", "registration render", "inventory export"},
+}
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """(name, command) of each, members of families by two words."""
+    root: Any = typer.main.get_command(app)
+    context: Any = typer.Context(root)
+    for name in root.list_commands(context):
+        command = root.get_command(context, name)
+        members = getattr(command, "commands", {})
+        if not members:
+            yield name, command
+        for member, inner in members.items():
+            yield f"{name} {member}", inner
+
+
+def options() -> dict[str, dict[str, Any]]:
+    """option -> command -> parameter."""
+    found: dict[str, dict[str, Any]] = defaultdict(dict)
+    for name, command in commands():
+        for parameter in command.params:
+            for word in parameter.opts:
+                found[word][name] = parameter
+    return found
+
+
+@pytest.mark.parametrize("option", sorted(SHORT))
+def test_an_option_has_one_short_form_and_is_where_it_makes_sense(option: str) -> None:
+    """Who knows one command knows the others."""
+    found = options()
+
+    assert set(found[option]) == HAVE[option]
+    assert set(found[SHORT[option]]) == HAVE[option]
+
+
+def test_what_is_repeatable_is_so_everywhere() -> None:
+    """A policy in parts is given the same way to each command."""
+    found = options()
+
+    assert {one.multiple for option in ("--policy", "--inventory", "--file") for one in found[option].values()} == {
+        True
+    }
+
+
+@pytest.mark.parametrize("command", sorted(HAVE["--output"] - {"inventory export"}))
+def test_output_is_a_format(command: str) -> None:
+    """-o says how, and never where. (`inventory export -o FILE` is older and still works.)"""
+    result = CliRunner().invoke(app, [*command.split(), "-o", "nonsense"])
+
+    said = " ".join(re.sub(r"\W+", " ", result.output).split())
+    assert result.exit_code == 2
+    assert f"is not one of {OUTPUT_WORDS.get(command, 'text json')}" in said
+
+
+def test_old_spellings_work() -> None:
+    """`--filename`, as kubectl calls it, was the name in `explain`."""
+    assert set(options()["--filename"]) == HAVE["--file"]
+
+
+@pytest.mark.parametrize("words", [["review"], ["explain", "-i", "nodes.yaml"]])
+def test_nothing_to_read_is_wrong_usage(words: list[str]) -> None:
+    result = CliRunner().invoke(app, words)
+
+    assert result.exit_code == 2
+    assert "name at least one file or folder" in result.output

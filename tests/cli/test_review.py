@@ -1,0 +1,73 @@
+"""`muster review` as a command: what it prints and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.builders import job
+from webhook.cli.main import app
+
+IMPOSSIBLE = json.dumps(job("sweep").parallelism(8).completions(4).gang().dict())
+POSSIBLE = json.dumps(job("fine").parallelism(2).completions(2).gang().dict())
+BROKEN = "kind: Job\nspec: {\n"
+JOINS = json.dumps(job("joins").scheduling_group("train").dict())
+
+
+def run(*words: str, given: str = "") -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["review", *words], input=given)
+    return result.exit_code, result.stdout
+
+
+@pytest.mark.parametrize("order", [(IMPOSSIBLE, BROKEN, POSSIBLE), (BROKEN, POSSIBLE, IMPOSSIBLE)])
+def test_a_broken_document_hides_no_verdict(tmp_path: Path, order: tuple[str, ...]) -> None:
+    """The others are judged, the fault is named with file and line, and exit 2 says that not all was seen."""
+    file = tmp_path / "set.yaml"
+    file.write_text("\n---\n".join(order))
+
+    code, said = run(str(file), "--policy", "strict")
+
+    line = "\n---\n".join(order).split(BROKEN)[0].count("\n") + BROKEN.count("\n") + 2
+    assert code == 2
+    assert f"{file}:{line}: cannot be read: not YAML" in said
+    assert "Job team-a/sweep: DENIED" in said
+    assert "[WAS101]" in said
+    assert "2 objects judged" in said
+    assert "1 place unreadable" in said
+
+
+def test_a_broken_document_in_json_output() -> None:
+    """Programs get both lists, and the same exit."""
+    code, said = run("-", "-o", "json", "-p", "strict", given=f"{IMPOSSIBLE}\n---\n{BROKEN}")
+
+    document = json.loads(said)
+    assert code == 2
+    assert [(one["name"], one["allowed"]) for one in document["objects"]] == [("sweep", False)]
+    assert [(one["file"], one["line"]) for one in document["unreadable"]] == [("(standard input)", 5)]
+
+
+def test_a_set_with_a_broken_document_is_not_complete(tmp_path: Path) -> None:
+    """What is missing may stand in the broken part: nothing is denied because of it."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "apiVersion: muster.dev/v1alpha1\nkind: Policy\nmetadata: {name: p}\n"
+        "spec: {cluster: {featureGates: {GenericWorkload: true}}, rules: {WAS206: {action: Deny}}}\n"
+    )
+    whole = run("-", "--complete", "-p", str(policy), given=JOINS)
+    broken = run("-", "--complete", "-p", str(policy), given=f"{JOINS}\n---\n{BROKEN}")
+
+    assert (whole[0], "WAS206" in whole[1]) == (1, True)
+    assert (broken[0], "WAS206" in broken[1]) == (2, False)
+
+
+def test_a_chart_is_told_to_be_rendered(tmp_path: Path) -> None:
+    """The templates of a chart are no manifests yet."""
+    (tmp_path / "job.yaml").write_text("metadata:\n  name: {{ .Release.Name }}\n")
+
+    code, said = run(str(tmp_path))
+
+    assert code == 2
+    assert "this is a Helm template: render it first (helm template ... | muster review -)" in said

@@ -1,0 +1,43 @@
+"""Options that several commands have. One name, one short form and one meaning everywhere; a test compares them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+INPUT_METAVAR = "FILE|DIR|-..."
+
+# What to judge: as words of their own, or after -f as kubectl has it. Read both by `given`.
+Inputs = Annotated[
+    list[str] | None, typer.Argument(metavar=INPUT_METAVAR, help="manifests, folders, or - for standard input")
+]
+Files = Annotated[
+    list[str] | None,
+    typer.Option("--file", "--filename", "-f", metavar="FILE|DIR|-", help="the same as a word without -f; repeatable"),
+]
+PolicyNames = Annotated[
+    list[str] | None,
+    typer.Option("--policy", "-p", help="policy file, folder, or baseline, strict, staging-dry-run; repeatable"),
+]
+Inventory = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--inventory",
+        "-i",
+        metavar="FILE|DIR",
+        help="nodes and devices: kubectl get nodes,resourceslices,deviceclasses -o yaml; repeatable",
+    ),
+]
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="for objects that name none")]
+Output = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="how the answer is written")]
+Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", help="default: $KUBECONFIG or ~/.kube/config")]
+
+
+def given(words: list[str] | None, files: list[str] | None) -> list[str]:
+    """The inputs of a command. Wrong usage where there are none."""
+    inputs = [*(words or ()), *(files or ())]
+    if not inputs:
+        raise typer.BadParameter("name at least one file or folder, or - for standard input", param_hint=INPUT_METAVAR)
+    return inputs
