@@ -6,10 +6,10 @@ STAMP  := $(VENV)/.installed
 # local (built from source), kind (needs docker and kind), or none (leaves the control plane out)
 CLUSTER ?= local
 
-.PHONY: help install host check test prove demo cluster bench lock docs clean
+.PHONY: help install host check test prove demo cluster bench bench-kueue lock docs clean
 
 help:  ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP)  ## the environment with the `muster` command, in .venv/
 
@@ -52,6 +52,9 @@ cluster: $(STAMP)  ## a real Kubernetes 1.37.2 control plane with Muster registe
 
 bench: $(STAMP)  ## speed, as ratios within one run
 	$(BIN)/python -m tests.bench
+
+bench-kueue: $(STAMP)  ## the feasibility check beside Kueue's own (downloads and compiles Kueue, some minutes the first time)
+	$(BIN)/python -m tests.bench.kueue
 
 docs: $(STAMP)  ## pages made from the code
 	$(BIN)/python scripts/generate_docs.py

@@ -151,18 +151,34 @@ def naive(snapshot: Snapshot, demand: Demand) -> Callable[[], bool]:
     return decide
 
 
-def timed(work: Callable[[], object], runs: int) -> tuple[float, float, float]:
-    """p50, p99, and p99 of cpu time, in milliseconds."""
-    for _ in range(max(20, runs // 20)):
-        work()
+def samples(work: Callable[[], object], runs: int) -> tuple[list[float], list[float]]:
+    """Milliseconds of each run: by the clock, and what this thread was on a core."""
     wall, cpu = [], []
     for _ in range(runs):
         cpu_begin, begin = time.thread_time(), time.perf_counter()
         work()
         wall.append((time.perf_counter() - begin) * 1e3)
         cpu.append((time.thread_time() - cpu_begin) * 1e3)
-    cuts = quantiles(wall, n=100)
-    return cuts[49], cuts[98], quantiles(cpu, n=100)[98]
+    return wall, cpu
+
+
+def p50_p99(milliseconds: list[float]) -> tuple[float, float]:
+    cuts = quantiles(milliseconds, n=100)
+    return cuts[49], cuts[98]
+
+
+def timed(work: Callable[[], object], runs: int) -> tuple[float, float, float]:
+    """p50, p99, and p99 of cpu time, in milliseconds."""
+    samples(work, max(20, runs // 20))
+    wall, cpu = samples(work, runs)
+    return *p50_p99(wall), p50_p99(cpu)[1]
+
+
+def print_table(rows: list[list[str]]) -> None:
+    """The first row is the head."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in [rows[0], ["-" * width for width in widths], *rows[1:]]:
+        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |")
 
 
 def measure(shape: Shape, runs: int) -> list[str]:
@@ -199,10 +215,7 @@ def main() -> None:
         "naive p50, ms",
         "naive / ours",
     ]
-    rows = [measure(shape, runs) for shape in shapes()]
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    for row in [head, ["-" * width for width in widths], *rows]:
-        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |")
+    print_table([head, *(measure(shape, runs) for shape in shapes())])
 
 
 if __name__ == "__main__":
