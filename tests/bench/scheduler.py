@@ -62,13 +62,12 @@ def scheduler_seconds(cluster: Cluster, member_count: int) -> float:
     return (cluster.metric("kube-scheduler", f"{_METRIC}_sum") - before[0]) / attempts()
 
 
-def engine_seconds(snapshot: Snapshot, member_count: int, runs: int) -> tuple[float, float]:
-    """(p50, p99) of one prepared decision, explanation included."""
+def engine_milliseconds(snapshot: Snapshot, member_count: int, runs: int) -> tuple[float, float, float]:
+    """p50, p99, and p99 of cpu time, of one prepared decision, explanation included."""
     pod = PodDemand(count=member_count, request=(("nvidia.com/gpu", 8),))
     demand = Demand(name="train", root=LeafDemand(needed=member_count, topology_key=RACK_LABEL, pods=(pod,)))
     assert isinstance(evaluate(demand, snapshot), Infeasible)
-    p50, p99, _ = timed(lambda: evaluate(demand, snapshot), runs)
-    return p50 / 1e3, p99 / 1e3
+    return timed(lambda: evaluate(demand, snapshot), runs)
 
 
 def main() -> int:
@@ -84,10 +83,12 @@ def main() -> int:
         snapshot = build([{**raw, "apiVersion": "v1", "kind": "Node"} for raw in raws], Settings())
         print(f"snapshot of {len(raws)} nodes built in {time.perf_counter() - begin:.2f} s", file=sys.stderr)
         theirs = scheduler_seconds(cluster, NODES_PER_RACK + 1)
-    p50, p99 = engine_seconds(snapshot, NODES_PER_RACK + 1, given.runs)
-    print(f"kube-scheduler, one attempt: {theirs * 1e3:.0f} ms")
-    print(f"Muster, one decision with its explanation: p50 {p50 * 1e3:.3f} ms, p99 {p99 * 1e3:.3f} ms")
-    print(f"ratio (p50): {theirs / p50:,.0f} times cheaper")
+    p50, p99, cpu = engine_milliseconds(snapshot, NODES_PER_RACK + 1, given.runs)
+    print(f"kube-scheduler, one attempt on {len(raws):,} nodes: {theirs * 1e3:.0f} ms")
+    print(
+        f"Muster, one decision with its explanation: p50 {p50:.3f} ms, p99 {p99:.3f} ms (p99 on the core {cpu:.3f} ms)"
+    )
+    print(f"ratio (p50): {theirs * 1e3 / p50:,.0f} times cheaper")
     return 0
 
 
