@@ -52,7 +52,8 @@ Stock = Callable[[list[str], str], list[Json]]
 @dataclass(frozen=True)
 class Shape:
     """most: the largest gang that fits, as a person worked it out; None: any number. unknown: for which of the two gangs
-    ("fits", "over") Muster's answer is Unknown, while the scheduler has one."""
+    ("fits", "over") Muster's answer is Unknown, while the scheduler has one. loners: half of the Pods (the smaller half) do
+    not use the shared claims."""
 
     name: str
     stock: Stock
@@ -64,6 +65,7 @@ class Shape:
     resources: Mapping[str, int] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     question: Question = Question.NEVER
+    loners: bool = False
 
 
 def local(gpu_count: int = 2, nic_count: int = 2, roots: int = 2) -> Stock:
@@ -211,6 +213,7 @@ SHAPES = (
     ),
     Shape("per-device", per_device, 4, {"g": claim(request("a", GPU))}),
     Shape("shared-pins", local(), 2, shared={"s": claim(request("a", GPU))}, cpu=4000),
+    Shape("shared-by-half", local(), 4, shared={"s": claim(request("a", GPU))}, cpu=4000, loners=True),
     Shape("shared-and-own", local(3), 2, {"g": claim(request("a", GPU))}, {"s": claim(request("a", GPU))}),
     Shape(
         "shared-channel",
@@ -287,6 +290,7 @@ class Run:
         self.label = f"{shape.name}-{kind}"
         self.nodes = [f"{self.label}-{i}" for i in range(shape.node_count)]
         self.slices = shape.stock(self.nodes, self.label)
+        self.loner_count = pod_count // 2 if shape.loners else 0
         self.namespace = ""
 
     def result(self) -> Result:
@@ -301,7 +305,8 @@ class Run:
             self.slices,
             classes=(*CLASSES, *EXTRA_CLASSES, EXTENDED, device_class("cpu.example.com")),
         )
-        asked = gang(self.pod_count, shape.own, shape.shared, request={**cpu, **shape.resources})
+        request = {**cpu, **shape.resources}
+        asked = gang(self.pod_count, shape.own, shape.shared, request=request, loner_count=self.loner_count)
         demand = ready(asked, where, shape.question)
         found = evaluate(demand, where, shape.question)
         if isinstance(found, Feasible):
@@ -330,8 +335,11 @@ class Run:
         if shared:
             group["spec"]["resourceClaims"] = shared
         self.cluster.api.create(group, self.namespace).expect(201)
+        own = [one for one in entries if one["name"] not in self.shape.shared]
         for index in range(self.pod_count):
-            self.cluster.api.create(self._pod(index, entries), self.namespace).expect(201)
+            # Loners last: the scheduler is greedy, and one that came first could take a user's place on the claim's node.
+            used = own if index >= self.pod_count - self.loner_count else entries
+            self.cluster.api.create(self._pod(index, used), self.namespace).expect(201)
 
     def _pod(self, index: int, entries: Sequence[Json]) -> Json:
         asked = {name: str(amount) for name, amount in self.shape.resources.items()}

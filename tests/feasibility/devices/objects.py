@@ -167,13 +167,18 @@ def gang(
     *,
     request: Mapping[str, int] | None = None,
     topology: str | None = None,
+    loner_count: int = 0,
 ) -> tuple[Demand, dict[ClaimKey, Json]]:
-    """A gang whose Pods all have these claims, and the specs behind them. cpu in thousandths."""
+    """A gang whose Pods have these claims, and the specs behind them. cpu in thousandths. loner_count: of the Pods, how
+    many do not use the shared claims."""
     specs: dict[ClaimKey, Json] = {(name, None, name): spec for name, spec in (own or {}).items()}
     group = {(name, None, f"shared-{name}"): spec for name, spec in (shared or {}).items()}
+    asked = tuple(sorted((request or {}).items()))
+    loners = PodDemand(count=loner_count, request=asked, claims=tuple(specs))
     specs |= group
-    pod = PodDemand(count=pod_count, request=tuple(sorted((request or {}).items())), claims=tuple(specs))
-    leaf = LeafDemand(needed=pod_count, pods=(pod,), claims=tuple(group), topology_key=topology)
+    users = PodDemand(count=pod_count - loner_count, request=asked, claims=tuple(specs))
+    pods = tuple(pod for pod in (users, loners) if pod.count)
+    leaf = LeafDemand(needed=pod_count, pods=pods, claims=tuple(group), topology_key=topology)
     return Demand(root=leaf, scope=Scope.GANG, name="train"), specs
 
 
