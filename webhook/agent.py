@@ -1,6 +1,7 @@
 """Composition root of the agent: the one process of a replica that watches the API server.
 
-`muster serve` starts it beside gunicorn. It lists and watches what rules need into the store that the workers read.
+`muster serve` starts it beside gunicorn. It lists and watches what rules need into the store that the workers read, and
+publishes the inventory of nodes and devices.
 Dead or missing it costs speed, not truth: workers then read live.
 """
 
@@ -17,6 +18,8 @@ from typing import Any
 import structlog
 
 from webhook.cluster.connection import Connection
+from webhook.cluster.inventory_feed import InventoryFeed
+from webhook.cluster.published import Files
 from webhook.cluster.reconciler import Policies, Reconciler, Report
 from webhook.cluster.store import STORE_FILE, StoreWriter
 from webhook.cluster.watcher import threads
@@ -41,8 +44,9 @@ def run(
     stop: threading.Event | None = None,
     *,
     quotas: Quotas | None = None,
+    inventory: bool = True,
 ) -> None:
-    """Until SIGTERM, SIGINT or `stop`. Raises where the kubeconfig or the directory cannot be used at all."""
+    """inventory: watch nodes and devices too. Until SIGTERM, SIGINT or `stop`. Raises where the kubeconfig or the directory cannot be used at all."""
     stopping = stop or threading.Event()
     if stop is None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -54,8 +58,11 @@ def run(
 
     store = StoreWriter(snapshot_directory / STORE_FILE)
     connection = Connection(kubeconfig)
-    for thread in threads(connection, store, stopping, report):
+    feed = InventoryFeed(store, Files(snapshot_directory)) if inventory else None
+    for thread in threads(connection, store, feed, stopping, report):
         thread.start()
+    if feed is not None:
+        threading.Thread(target=feed.run, args=(stopping, report), name="inventory", daemon=True).start()
     counting = _start_counting(connection, quotas, stopping, report)
     while not stopping.wait(BEAT_SECONDS):
         try:

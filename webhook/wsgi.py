@@ -53,13 +53,14 @@ def build(settings: Settings, watch_certificate: CertificateWatch | None = None)
     if watch_certificate is not None:
         watch_certificate(partial(_certificate_changed, log, metrics))
     policies = policies_of(settings.policy, log, metrics)
-    source, ready, ledger = _source(settings, policies, QuotaMetrics(registry))
+    inventory = _inventory(settings, policies)
+    source, ready, ledger = _source(settings, policies, QuotaMetrics(registry), inventory)
     pipeline = Pipeline(
         policies=policies,
         source=source,
         own_namespace=settings.namespace,
         ledger=ledger,
-        inventory=_inventory(settings, policies),
+        inventory=inventory,
     )
     return create_app(
         pipeline,
@@ -139,12 +140,15 @@ Ready = Callable[[], list[str]]
 
 
 def _source(
-    settings: Settings, policies: Callable[[], LoadedPolicies], reporter: QuotaMetrics
+    settings: Settings,
+    policies: Callable[[], LoadedPolicies],
+    reporter: QuotaMetrics,
+    inventory: Callable[[], Snapshot | None],
 ) -> tuple[FactSource, Ready, Ledger]:
     """(where facts come from, why it is not ready, the quotas). Each kind of source is imported only where it is used."""
     if settings.folder is not None:
         return _folder(settings, settings.folder, policies, reporter)
-    return _cluster(settings, reporter)
+    return _cluster(settings, reporter, inventory)
 
 
 def _folder_source(folder: Path) -> tuple[ObjectSetSource, list[Mapping[str, Any]]]:
@@ -175,7 +179,9 @@ def _folder(
     return source, list, Ledger(store, reporter=reporter)
 
 
-def _cluster(settings: Settings, reporter: QuotaMetrics) -> tuple[FactSource, Ready, Ledger]:
+def _cluster(
+    settings: Settings, reporter: QuotaMetrics, inventory: Callable[[], Snapshot | None]
+) -> tuple[FactSource, Ready, Ledger]:
     from webhook.cluster.connection import Connection
     from webhook.cluster.quota_store import ClusterQuotaStore
     from webhook.cluster.source import ClusterSource
@@ -190,8 +196,12 @@ def _cluster(settings: Settings, reporter: QuotaMetrics) -> tuple[FactSource, Re
     def ready() -> list[str]:
         if time.monotonic() - started > SYNC_SECONDS_MAX:
             return []
-        listed = store is None or store.synced("PodGroup")
-        return [*([] if listed else ["the agent has not listed the cluster's objects yet"]), *ledger.not_ready()]
+        reasons = []
+        if store is not None and not store.synced("PodGroup"):
+            reasons.append("the agent has not listed the cluster's objects yet")
+        if store is not None and settings.inventory and inventory() is None:
+            reasons.append("the agent has not listed the cluster's nodes yet")
+        return [*reasons, *ledger.not_ready()]
 
     return source, ready, ledger
 
@@ -209,7 +219,8 @@ def _inventory(settings: Settings, policies: Callable[[], LoadedPolicies]) -> Ca
     from webhook.cluster.inventory import LiveInventory
     from webhook.cluster.store import STORE_FILE, StoreReader
 
-    live = LiveInventory(StoreReader(settings.snapshot_dir / STORE_FILE), lambda: policies().policy.spec.cluster)
+    store = StoreReader(settings.snapshot_dir / STORE_FILE)
+    live = LiveInventory(store, settings.snapshot_dir, lambda: policies().policy.spec.cluster)
     live.start()
     return live.current
 

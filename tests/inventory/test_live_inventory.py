@@ -1,4 +1,4 @@
-"""The inventory of a live cluster: rows of the agent's store -> snapshots, and what a worker remembers."""
+"""The inventory of a live cluster: what watches say -> published versions -> a worker's snapshots."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from webhook.cluster.inventory import GONE_SECONDS, LiveInventory
+from webhook.cluster.inventory import LiveInventory
+from webhook.cluster.inventory_feed import GONE_SECONDS, InventoryFeed
 from webhook.cluster.inventory_kinds import INVENTORY_KINDS, kept
+from webhook.cluster.published import Files
 from webhook.cluster.store import StoreReader, StoreWriter
+from webhook.inventory import tables
+from webhook.inventory.build import read_node
+from webhook.inventory.devices import DeviceInventory
 from webhook.inventory.snapshot import Question, Snapshot
 from webhook.policy.model import Cluster
 
@@ -20,30 +25,43 @@ NODE_TYPE = INVENTORY_KINDS[0].type
 
 
 class Rig:
-    """A store, an inventory over it, and a clock that the test moves."""
+    """A feed that publishes, an inventory over it, and a clock that the test moves."""
 
     def __init__(self, folder: Path) -> None:
         self.now = 1000.0
         self.cluster = Cluster()
+        self.folder = folder
         self.writer = StoreWriter(folder / "facts.sqlite")
-        self.reader = StoreReader(folder / "facts.sqlite")
-        self.inventory = LiveInventory(self.reader, lambda: self.cluster, lambda: self.now)
+        self.feed = InventoryFeed(self.writer, Files(folder), lambda: self.now)
+        self.inventory = LiveInventory(
+            StoreReader(folder / "facts.sqlite"), folder, lambda: self.cluster, lambda: self.now
+        )
         self.writer.beat()
 
     def list_all(self, *nodes: dict[str, Any]) -> None:
         for kind in ("DeviceClass", "RuntimeClass", "ResourceSlice"):
-            self.writer.replace_kind(kind, [])
-        self.writer.replace_kind("Node", [("", node["metadata"]["name"], stored(node)) for node in nodes])
+            self.feed.replace_kind(kind, [])
+        self.feed.replace_kind("Node", [("", node["metadata"]["name"], stored(node)) for node in nodes])
 
     def put(self, node: dict[str, Any]) -> None:
-        self.writer.put("Node", "", node["metadata"]["name"], stored(node))
+        self.feed.put("Node", "", node["metadata"]["name"], stored(node))
+
+    def put_slice(self, name: str, *devices: str) -> None:
+        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": "gpu.example.com", "nodeName": name, "pool": pool}
+        raw = {"metadata": {"name": name}, "spec": {**spec, "devices": [{"name": one} for one in devices]}}
+        self.feed.put("ResourceSlice", "", name, msgspec.json.encode(raw))
 
     def look(self, seconds: float = 1.0) -> Snapshot:
         self.now += seconds
+        self.feed.step()
         self.inventory.look()
         found = self.inventory.current()
         assert found is not None
         return found
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.folder.glob("*inventory-*"))
 
 
 @pytest.fixture
@@ -82,15 +100,15 @@ def test_nothing_before_the_agent_has_listed(rig: Rig) -> None:
 
 def test_a_heartbeat_writes_nothing_and_makes_no_new_snapshot(rig: Rig) -> None:
     rig.list_all(node("a"))
-    first, version = rig.look(), rig.reader.version("Node")
+    first, files = rig.look(), rig.files()
 
     beat = node("a", resourceVersion="2", annotations={"csi.volume.kubernetes.io/nodeid": "x"})
     beat["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:10Z"
     beat["status"]["conditions"][1]["status"] = "True"
     rig.put(beat)
 
-    assert rig.reader.version("Node") == version
     assert rig.look() is first
+    assert rig.files() == files
 
 
 def test_listing_the_same_again_makes_no_new_snapshot(rig: Rig) -> None:
@@ -128,16 +146,17 @@ def test_a_deleted_node_may_come_back_for_ten_minutes(rig: Rig) -> None:
     rig.list_all(node("a"), node("b"))
     rig.look()
 
-    rig.writer.delete("Node", "", "b")
+    rig.feed.delete("Node", "", "b")
 
     assert gpus(rig.look()) == 16
-    assert gpus(rig.look(GONE_SECONDS + 1)) == 8
+    rig.look(GONE_SECONDS + 1)
+    assert gpus(rig.look()) == 8
 
 
 def test_a_node_that_came_back_counts_once(rig: Rig) -> None:
     rig.list_all(node("a"), node("b"))
     rig.look()
-    rig.writer.delete("Node", "", "b")
+    rig.feed.delete("Node", "", "b")
     rig.look()
 
     rig.put(node("b"))
@@ -149,7 +168,7 @@ def test_without_the_agent_it_is_incomplete_and_then_complete_again(rig: Rig) ->
     rig.list_all(node("a"))
     rig.look()
 
-    rig.writer.unsynced("Node", "gone")
+    rig.feed.unsynced("Node", "gone")
     broken = rig.look()
     rig.list_all(node("a"))
     mended = rig.look()
@@ -201,15 +220,141 @@ def test_the_policys_word_counts_at_once(rig: Rig) -> None:
 
 
 def test_slow_builds_are_spread_out(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A build that takes 2 s is not repeated within 20 s, however often nodes change."""
+    """A version that takes 2 s to make is not made again within 20 s, however often nodes change."""
     rig.list_all(node("a"))
     ticks = iter([0.0, 2.0])
-    monkeypatch.setattr(rig.inventory, "_clock", lambda: rig.now + next(ticks, 2.0))
+    monkeypatch.setattr(rig.feed, "_clock", lambda: rig.now + next(ticks, 2.0))
+    rig.feed.step()
+    monkeypatch.setattr(rig.feed, "_clock", lambda: rig.now)
     rig.inventory.look()
-    monkeypatch.setattr(rig.inventory, "_clock", lambda: rig.now)
     first = rig.inventory.current()
 
     rig.put(node("a", "4"))
 
     assert rig.look(10) is first
     assert rig.look(20) is not first
+
+
+def test_one_nodes_change_writes_its_row_alone(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No table is made anew, no other node is read again, and devices stay the same object."""
+    rig.list_all(*(node(f"n{number}") for number in range(50)))
+    rig.put_slice("n1", "d0")
+    first = rig.look()
+    read: list[str] = []
+    monkeypatch.setattr(
+        "webhook.cluster.inventory_feed.read_node",
+        lambda obj, notes: read.append(obj.metadata.name) or read_node(obj, notes),
+    )
+    monkeypatch.setattr("webhook.inventory.node_table.TableBuilder", None)
+
+    rig.put(node("n7", labels={"rack": "r9"}))
+    rig.put(node("n8"))
+    second = rig.look()
+
+    assert read == ["n7"]
+    assert [dict(one.labels) for one in second.nodes if one.labels.get("rack") == "r9"] == [{"rack": "r9"}]
+    assert len(second.nodes) == 50
+    assert second.devices is first.devices
+
+
+def test_a_former_version_stays_whole_while_a_new_one_is_in_force(rig: Rig) -> None:
+    """Its file is gone, who has it mapped still reads it."""
+    rig.list_all(node("a"), node("b", labels={"rack": "r2"}))
+    first = rig.look()
+
+    for number in range(5):
+        rig.put(node("a", labels={"rack": f"new-{number}"}))
+        rig.look()
+
+    assert [one.labels["rack"] for one in first.nodes] == ["r1", "r2"]
+    assert len(rig.files()) == 2  # the newest and the one before, which a worker may be about to map
+
+
+def test_a_version_that_cannot_be_read_is_no_ground_for_denials(rig: Rig) -> None:
+    rig.cluster = Cluster.model_validate({"inventoryClosed": True})
+    rig.list_all(node("a"))
+    first = rig.look()
+    rig.put(node("a", "4"))
+    rig.now += 1
+    rig.feed.step()
+    newest = max(rig.folder.glob("inventory-nodes-*"), key=lambda path: path.stat().st_mtime_ns)
+    content = newest.read_bytes()
+    newest.write_bytes(content[:100])
+    rig.inventory.look()
+    broken = rig.inventory.current()
+    newest.write_bytes(content)
+
+    assert broken is not None
+    assert broken.nodes == first.nodes
+    assert (first.denial_hindrance(), broken.complete.holds) == (None, False)
+    assert rig.look().complete.holds
+
+
+def test_an_agent_that_starts_again_removes_what_the_former_published(rig: Rig) -> None:
+    rig.list_all(node("a"))
+    rig.look()
+
+    Files(rig.folder)
+
+    assert rig.files() == []
+
+
+def test_devices_are_part_of_it_and_a_slice_that_is_gone_too(rig: Rig) -> None:
+    rig.list_all(node("a"), node("b"))
+    rig.put_slice("a", "d0", "d1")
+    first = rig.look()
+    rig.put_slice("a", "d0")
+    second = rig.look()
+
+    assert isinstance(first.devices, DeviceInventory)
+    assert isinstance(second.devices, DeviceInventory)
+    assert [one.name for one in first.devices.local["a"]] == ["d0", "d1"]
+    assert [one.name for one in second.devices.local["a"]] == ["d0"]
+    assert first.version != second.version
+
+
+def test_without_the_watch_of_slices_it_is_incomplete(rig: Rig) -> None:
+    """Devices that nobody watches may have come; a cluster without the resource has none."""
+    rig.list_all(node("a"))
+    assert rig.look().complete.holds
+
+    rig.feed.unsynced("ResourceSlice", "gone")
+    broken = rig.look()
+    rig.feed.not_served("ResourceSlice", "not served")
+
+    assert broken.complete.reason == "the agent does not watch ResourceSlice objects at the moment"
+    assert rig.look().complete.holds
+
+
+def test_a_node_that_cannot_be_read_makes_it_incomplete_until_it_can(rig: Rig) -> None:
+    rig.list_all(node("a"))
+    rig.look()
+
+    rig.feed.put("Node", "", "b", b'{"metadata": {"name": "b", "labels": 5}}')
+    broken = rig.look()
+    rig.put(node("b"))
+
+    assert broken.complete.reason.startswith('Node "b" cannot be read: ')
+    assert rig.look().complete.holds
+
+
+def test_a_runtime_class_and_a_mapped_resource_reach_the_workers(rig: Rig) -> None:
+    rig.list_all(node("a"))
+    overhead = {"metadata": {"name": "kata"}, "handler": "kata", "overhead": {"podFixed": {"cpu": "1"}}}
+    rig.feed.put("RuntimeClass", "", "kata", msgspec.json.encode(overhead))
+    device_class = {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}
+    rig.feed.put("DeviceClass", "", "gpu", msgspec.json.encode(device_class))
+
+    snapshot = rig.look()
+
+    assert snapshot.runtime_overheads == {"kata": {"cpu": "1"}}
+    assert snapshot.is_mapped("example.com/gpu") == "gpu"
+
+
+def test_a_new_version_has_the_tables_that_requests_asked_for(rig: Rig) -> None:
+    rig.list_all(node("a"), node("b"))
+    tables.domain_kinds(rig.look(), Question.NEVER, ("rack",), ("rack",))
+
+    rig.put(node("b", "4"))
+
+    assert ("kinds", Question.NEVER, ("rack",), ("rack",)) in rig.look().prepared

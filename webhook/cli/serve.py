@@ -159,7 +159,7 @@ def _agent(settings: Settings) -> None:
         reservation_seconds=settings.reservation_seconds,
         journal=QuotaMetrics(),
     )
-    agent.run(settings.snapshot_dir, settings.kubeconfig, quotas=quotas)
+    agent.run(settings.snapshot_dir, settings.kubeconfig, quotas=quotas, inventory=settings.inventory)
 
 
 def main(words: list[str]) -> None:

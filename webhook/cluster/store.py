@@ -18,6 +18,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (kind TEXT, namespace TEXT, name TEXT, raw BLOB,
                                     PRIMARY KEY (kind, namespace, name)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS kinds (kind TEXT PRIMARY KEY, synced INTEGER, reason TEXT, version INTEGER);
+CREATE TABLE IF NOT EXISTS published (id INTEGER PRIMARY KEY CHECK (id = 1), manifest BLOB);
 CREATE TABLE IF NOT EXISTS heartbeat (id INTEGER PRIMARY KEY CHECK (id = 1), monotonic REAL);
 """
 
@@ -76,6 +77,15 @@ class StoreWriter:
         with self._lock:
             self._mark(kind, synced=False, reason=reason)
 
+    def not_served(self, kind: str, reason: str) -> None:
+        """The API server does not know the resource, today."""
+        self.unsynced(kind, reason)
+
+    def publish(self, manifest: bytes) -> None:
+        """The inventory's newest version (webhook/cluster/published.py)."""
+        with self._lock:
+            self._db.execute("INSERT OR REPLACE INTO published VALUES (1, ?)", (manifest,))
+
     def _mark(self, kind: str, *, synced: bool, reason: str) -> None:
         self._db.execute(
             "INSERT INTO kinds VALUES (?, ?, ?, 0) ON CONFLICT (kind) DO UPDATE SET synced = excluded.synced,"
@@ -129,14 +139,13 @@ class StoreReader:
         )
         return bool(rows[0][0]) if rows else None
 
-    def rows(self, kind: str) -> list[tuple[str, bytes]]:
-        """(name, raw JSON) of all objects of a cluster-scoped kind, whatever the state of its watch."""
-        return self._query("SELECT name, raw FROM objects WHERE kind = ? ORDER BY name", (kind,)) or []
-
-    def version(self, kind: str) -> int:
-        """Goes up with every change of the kind's objects; 0 where there was none, or nobody can say."""
-        rows = self._query("SELECT version FROM kinds WHERE kind = ?", (kind,))
-        return int(rows[0][0]) if rows else 0
+    def published(self) -> bytes | None:
+        """The inventory's manifest; None where there is none, or no agent that stands by it."""
+        rows = self._query(
+            "SELECT manifest FROM published, heartbeat WHERE monotonic > ?",
+            (time.monotonic() - HEARTBEAT_SECONDS_MAX,),
+        )
+        return rows[0][0] if rows else None
 
     def _query(self, sql: str, parameters: tuple[object, ...]) -> list[tuple[Any, ...]] | None:
         try:

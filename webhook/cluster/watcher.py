@@ -1,4 +1,4 @@
-"""One kind, listed and watched into the store until told to stop. Lists again after 410 Gone and after errors."""
+"""One kind, listed and watched into a sink (the store, the inventory) until told to stop. Lists again after 410 Gone and after errors."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import contextlib
 import random
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -15,7 +15,6 @@ import msgspec
 from webhook.cluster.connection import PAGE_OBJECT_COUNT, Connection, GoneError, ReadState, WatchError
 from webhook.cluster.inventory_kinds import INVENTORY_KINDS, kept
 from webhook.cluster.source import list_path
-from webhook.cluster.store import StoreWriter
 from webhook.objects import core
 from webhook.objects.kinds import BY_NAME, Kind
 
@@ -31,6 +30,9 @@ WATCHED_KINDS = (
     "ResourceQuota",
     "RuntimeClass",
 )
+
+# Of these, facts and the inventory both read.
+SHARED_KINDS = frozenset({"DeviceClass", "RuntimeClass"})
 
 RETRY_SECONDS_MAX = 30.0
 # A server that is alive sends a bookmark about once a minute.
@@ -56,18 +58,60 @@ class ListError(Exception):
     """The words why, for the store and the log."""
 
 
+class NotServedError(ListError):
+    """The API server does not know the resource."""
+
+
+class Sink(Protocol):
+    """Where a watch's objects go; called from several threads. May raise sqlite3.Error and OSError for a full disk."""
+
+    def replace_kind(self, kind: str, objects: Iterable[tuple[str, str, bytes]]) -> None: ...
+    def put(self, kind: str, namespace: str, name: str, raw: bytes) -> None: ...
+    def delete(self, kind: str, namespace: str, name: str) -> None: ...
+    def unsynced(self, kind: str, reason: str) -> None: ...
+    def not_served(self, kind: str, reason: str) -> None: ...
+
+
+class Both:
+    """Two sinks."""
+
+    def __init__(self, *sinks: Sink) -> None:
+        self._sinks = sinks
+
+    def replace_kind(self, kind: str, objects: Iterable[tuple[str, str, bytes]]) -> None:
+        rows = list(objects)
+        for sink in self._sinks:
+            sink.replace_kind(kind, rows)
+
+    def put(self, kind: str, namespace: str, name: str, raw: bytes) -> None:
+        for sink in self._sinks:
+            sink.put(kind, namespace, name, raw)
+
+    def delete(self, kind: str, namespace: str, name: str) -> None:
+        for sink in self._sinks:
+            sink.delete(kind, namespace, name)
+
+    def unsynced(self, kind: str, reason: str) -> None:
+        for sink in self._sinks:
+            sink.unsynced(kind, reason)
+
+    def not_served(self, kind: str, reason: str) -> None:
+        for sink in self._sinks:
+            sink.not_served(kind, reason)
+
+
 class Watcher:
     """report(event, fields): told of lists, errors and their reasons; it must not raise."""
 
     def __init__(
         self,
         connection: Connection,
-        store: StoreWriter,
+        sink: Sink,
         kind: Kind,
         stop: threading.Event,
         report: Callable[[str, dict[str, Any]], None],
     ) -> None:
-        self._connection, self._store, self._stop, self._report = connection, store, stop, report
+        self._connection, self._sink, self._stop, self._report = connection, sink, stop, report
         self._kind = kind
         self._version = self._kind.versions[0]
 
@@ -81,6 +125,9 @@ class Watcher:
                 self._watch(resource_version)
             except GoneError:
                 self._report("watch-gone", {"kind": self._kind.kind})
+            except NotServedError as error:
+                failures += 1
+                self._fail(self._sink.not_served, str(error), failures)
             except (
                 ListError,
                 WatchError,
@@ -90,12 +137,12 @@ class Watcher:
                 sqlite3.Error,
             ) as error:
                 failures += 1
-                self._fail(str(error), failures)
+                self._fail(self._sink.unsynced, str(error), failures)
 
-    def _fail(self, reason: str, failures: int) -> None:
+    def _fail(self, tell: Callable[[str, str], None], reason: str, failures: int) -> None:
         self._report("watch-failed", {"kind": self._kind.kind, "reason": reason})
         with contextlib.suppress(sqlite3.Error):  # a full store: its heartbeat stops too, and workers read live
-            self._store.unsynced(self._kind.kind, reason)
+            tell(self._kind.kind, reason)
         delay = min(RETRY_SECONDS_MAX, 0.2 * 2 ** min(failures, 8))
         self._stop.wait(delay * (0.5 + random.random() / 2))  # noqa: S311  jitter, no secret
 
@@ -109,7 +156,7 @@ class Watcher:
             resource_version, token = page.metadata.resource_version, page.metadata.continue_
             if not token:
                 break
-        self._store.replace_kind(self._kind.kind, ((ns, name, raw) for (ns, name), raw in rows.items()))
+        self._sink.replace_kind(self._kind.kind, ((ns, name, raw) for (ns, name), raw in rows.items()))
         self._report("listed", {"kind": self._kind.kind, "object_count": len(rows)})
         return resource_version
 
@@ -122,7 +169,7 @@ class Watcher:
                 return msgspec.json.decode(read.body, type=_Page)
             if read.state is ReadState.FAILED:
                 raise ListError(read.reason)
-        raise ListError("the API server does not serve this resource")
+        raise NotServedError("the API server does not serve this resource")
 
     def _watch(self, resource_version: str) -> None:
         while not self._stop.is_set():
@@ -134,19 +181,19 @@ class Watcher:
                     if status.get("code") == 410:
                         raise GoneError
                     raise WatchError(str(status.get("message")))
-                resource_version = _resource_version(event.object) or resource_version
-                self._apply(event)
+                metadata = msgspec.json.decode(event.object, type=_Named).metadata
+                resource_version = metadata.resourceVersion or resource_version
+                self._apply(event, metadata)
                 if self._stop.is_set():
                     return
 
-    def _apply(self, event: _Event) -> None:
+    def _apply(self, event: _Event, metadata: _Metadata) -> None:
         if event.type == "BOOKMARK":
             return
-        namespace, name = _key(event.object)
         if event.type == "DELETED":
-            self._store.delete(self._kind.kind, namespace, name)
+            self._sink.delete(self._kind.kind, metadata.namespace, metadata.name)
         else:
-            self._store.put(self._kind.kind, namespace, name, self._kept(event.object))
+            self._sink.put(self._kind.kind, metadata.namespace, metadata.name, self._kept(event.object))
 
     def _kept(self, raw: msgspec.Raw) -> bytes:
         """The object without what no rule reads: managed fields, most of the status."""
@@ -171,14 +218,19 @@ def _key(raw: msgspec.Raw) -> tuple[str, str]:
     return metadata.namespace, metadata.name
 
 
-def _resource_version(raw: msgspec.Raw) -> str:
-    return msgspec.json.decode(raw, type=_Named).metadata.resourceVersion
-
-
 def threads(
-    connection: Connection, store: StoreWriter, stop: threading.Event, report: Callable[[str, dict[str, Any]], None]
+    connection: Connection,
+    facts: Sink,
+    inventory: Sink | None,
+    stop: threading.Event,
+    report: Callable[[str, dict[str, Any]], None],
 ) -> Iterator[threading.Thread]:
-    """One thread per watched kind, not started yet."""
-    for kind in (*(BY_NAME[name] for name in WATCHED_KINDS), *INVENTORY_KINDS):
-        watcher = Watcher(connection, store, kind, stop, report)
+    """One thread per watched kind, not started yet. inventory: None where nodes and devices are not watched."""
+    sinks: list[tuple[Kind, Sink]] = [(BY_NAME[name], facts) for name in WATCHED_KINDS]
+    if inventory is not None:
+        # The long lists first: whoever waits for the inventory waits for them.
+        sinks = [(kind, Both(facts, inventory) if kind.kind in SHARED_KINDS else facts) for kind, _ in sinks]
+        sinks = [(kind, inventory) for kind in INVENTORY_KINDS] + sinks
+    for kind, sink in sinks:
+        watcher = Watcher(connection, sink, kind, stop, report)
         yield threading.Thread(target=watcher.run, name=f"watch-{kind.kind}", daemon=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from webhook.feasibility.cel import Selector, Truth
@@ -48,7 +48,7 @@ def gap(claim: Wanted, inventory: DeviceInventory, base: Base) -> Gap:
     """The most telling reason for a claim that no node satisfies."""
     if claim.device_count_min > DEVICES_PER_CLAIM_MAX:
         return Gap(shortage=Shortage.LIMIT, asked=claim.device_count_min, most=DEVICES_PER_CLAIM_MAX)
-    shapes = [device.shape for device in inventory.devices()]
+    shapes = [(device.shape, count) for device, count in inventory.examples(_attributes(claim.reads()))]
     for request in claim.requests:
         if len(request.alternatives) == 1:
             found = _without_any(request.name, request.alternatives[0], shapes)
@@ -68,29 +68,35 @@ def gap(claim: Wanted, inventory: DeviceInventory, base: Base) -> Gap:
     return Gap(shortage=Shortage.TOGETHER)
 
 
-def _without_any(name: str, one: Alternative, shapes: Sequence[Shape]) -> Gap | None:
-    """A request that no device satisfies: the first selector after which none is left."""
+def _attributes(reads: Iterable[tuple[str, str, str]]) -> frozenset[Key]:
+    return frozenset((domain, name) for kind, domain, name in reads if kind == "attribute")
+
+
+def _without_any(name: str, one: Alternative, shapes: Sequence[tuple[Shape, int]]) -> Gap | None:
+    """A request that no device satisfies: the first selector after which none is left. shapes: with how many devices
+    there are of each."""
     left = list(shapes)
     in_class = 0
     for index, selector in enumerate(one.selectors):
-        passing = [shape for shape in left if selector.of(Values(shape)) is not Truth.NO]
+        passing = [(shape, count) for shape, count in left if selector.of(Values(shape)) is not Truth.NO]
         if not passing and left:
             is_own = any(text == selector.text for text in one.own)
             if not is_own and index == 0:
                 return Gap(shortage=Shortage.CLASS, request=name, device_class=one.device_class)
-            text = _culprit(selector, left)
+            there = [shape for shape, _ in left]
+            text = _culprit(selector, there)
             return Gap(
                 shortage=Shortage.SELECTOR,
                 request=name,
                 device_class=one.device_class,
                 subject=text,
-                in_class=in_class or len(left),
-                values=_values(selector, left, text),
+                in_class=in_class or _total(left),
+                values=_values(selector, there, text),
             )
         left = passing
-        in_class = len(left)
+        in_class = _total(left)
     for (domain, attribute), amount in one.capacities:
-        having = [shape.capacities.get((domain or shape.driver, attribute)) for shape in left]
+        having = [shape.capacities.get((domain or shape.driver, attribute)) for shape, _ in left]
         if left and not any(found and (found.value is None or found.value >= amount) for found in having):
             largest = max((found.value for found in having if found and found.value), default=None)
             return Gap(
@@ -101,6 +107,10 @@ def _without_any(name: str, one: Alternative, shapes: Sequence[Shape]) -> Gap | 
                 values=(str(largest),) if largest else (),
             )
     return None
+
+
+def _total(shapes: Sequence[tuple[Shape, int]]) -> int:
+    return sum(count for _, count in shapes)
 
 
 def _culprit(selector: Selector, shapes: Sequence[Shape]) -> str:
@@ -182,7 +192,8 @@ def _in_class(one: Alternative, inventory: DeviceInventory) -> list[Shape]:
     if one.is_open:
         return []
     of_class = [selector for selector in one.selectors if selector.text not in one.own]
-    shapes = {id(device.shape): device.shape for device in inventory.devices()}.values()
+    reads = _attributes(read for selector in one.selectors for read in selector.reads)
+    shapes = {id(device.shape): device.shape for device, _ in inventory.examples(reads)}.values()
     return [shape for shape in shapes if all(s.of(Values(shape)) is not Truth.NO for s in of_class)]
 
 
@@ -191,7 +202,8 @@ def taints(claim: Wanted, inventory: DeviceInventory) -> tuple[DeviceTaint, ...]
     found: set[DeviceTaint] = set()
     for request in claim.requests:
         for one in request.alternatives:
-            for device in inventory.devices():
+            # A rule names devices, pools and drivers: then each counts for itself.
+            for device, _ in inventory.examples(_attributes(claim.reads()), by_name=bool(inventory.taint_rules)):
                 if not all(selector.of(Values(device.shape)) is not Truth.NO for selector in one.selectors):
                     continue
                 of_rules = (rule.taint for rule in inventory.taint_rules if rule.meets(device))

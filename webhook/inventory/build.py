@@ -20,12 +20,14 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
 
 from webhook.feasibility.selectors import host_ports
 from webhook.inventory import devices
+from webhook.inventory.node_table import NodeTable
 from webhook.inventory.snapshot import (
     HOLDS,
     LIFECYCLE_TAINTS,
@@ -62,6 +64,7 @@ _AUTOSCALER_SIGNS = {
     "kubernetes.azure.com/agentpool": "an AKS node pool",
     "doks.digitalocean.com/node-pool": "a DOKS node pool",
 }
+_AUTOSCALER_PREFIXES = tuple(_AUTOSCALER_SIGNS)
 _AUTOSCALER_KINDS = {
     "NodePool": "Karpenter",
     "NodeClaim": "Karpenter",
@@ -74,21 +77,51 @@ _ON_EVERY_NODE = ("cpu", "memory", "ephemeral-storage", "pods")
 _AUTOSCALER_TAINTS = {"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"}
 
 
-class _NodeSpec(core.Base, frozen=True):
+class NodeMeta(core.Base, frozen=True):
+    """What is read of a node's metadata."""
+
+    name: str = ""
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class NodeTaint(core.Base, frozen=True):
+    """A taint as it is written."""
+
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+
+
+class NodeSpec(core.Base, frozen=True):
+    """What is read of a node's spec."""
+
     unschedulable: bool | None = None
-    taints: tuple[dict[str, Any], ...] | None = None
+    taints: tuple[NodeTaint, ...] | None = None
 
 
-class _NodeStatus(core.Base, frozen=True):
+class NodeCondition(core.Base, frozen=True):
+    """Only "Ready" is read."""
+
+    type: str = ""
+    status: str = ""
+
+
+class NodeStatus(core.Base, frozen=True):
+    """What is read of a node's status."""
+
     capacity: core.ResourceList | None = None
     allocatable: core.ResourceList | None = None
-    conditions: tuple[dict[str, Any], ...] | None = None
+    conditions: tuple[NodeCondition, ...] | None = None
 
 
-class _Node(core.Base, frozen=True):
-    metadata: core.ObjectMeta = core.ObjectMeta()
-    spec: _NodeSpec = _NodeSpec()
-    status: _NodeStatus = _NodeStatus()
+class NodeObject(core.Base, frozen=True):
+    """A Node as far as it is read: an eighth of what a kubelet writes."""
+
+    metadata: NodeMeta = NodeMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,21 +145,45 @@ class Settings:
 
 
 @dataclass(slots=True)
+class Notes:
+    """What else objects say. signs: who may add nodes, and where that is seen. problems: what cannot be read."""
+
+    signs: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, other: Notes) -> None:
+        for who, where in other.signs.items():
+            self.signs.setdefault(who, where)
+        self.problems += other.problems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What all objects hold, before the policy has its word."""
+
+    version: str
+    nodes: Sequence[Node]
+    notes: Notes
+    mapped: Sequence[ExtendedClass] = ()
+    overheads: Mapping[str, core.ResourceList] = field(default_factory=dict)
+    devices: devices.DeviceInventory | None = None
+
+
+@dataclass(slots=True)
 class _Found:
-    """What the objects hold. problems: why the inventory is not complete."""
+    """What the objects hold."""
 
     nodes: list[Node] = field(default_factory=list)
     mapped: list[ExtendedClass] = field(default_factory=list)
     overheads: dict[str, core.ResourceList] = field(default_factory=dict)
     used: dict[str, Counter[str]] = field(default_factory=dict)
     ports: dict[str, set[tuple[str, str, int]]] = field(default_factory=dict)
-    signs: dict[str, str] = field(default_factory=dict)
+    notes: Notes = field(default_factory=Notes)
     reader: devices.Reader = field(default_factory=devices.Reader)
     slices: list[devices.Slice] = field(default_factory=list)
     former_slices: list[devices.Slice] = field(default_factory=list)
     device_objects: dict[str, list[Mapping[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     device_digest: Any = field(default_factory=lambda: hashlib.blake2b(digest_size=8))
-    problems: list[str] = field(default_factory=list)
 
 
 def build(objects: Iterable[Mapping[str, Any]], settings: Settings | None = None) -> Snapshot:
@@ -137,27 +194,46 @@ def build(objects: Iterable[Mapping[str, Any]], settings: Settings | None = None
         try:
             _read(raw, found)
         except (msgspec.ValidationError, TypeError, AttributeError) as error:
-            name = (raw.get("metadata") or {}).get("name", "?") if isinstance(raw.get("metadata"), Mapping) else "?"
-            found.problems.append(f'{raw.get("kind")} "{name}" cannot be read: {error}')
+            found.notes.problems.append(f"{_title(raw)} cannot be read: {error}")
     nodes = [
         replace(node, used=found.used.get(node.name, node.used), used_ports=frozenset(found.ports.get(node.name, ())))
         for node in sorted(found.nodes, key=lambda node: node.name)
     ]
-    if not nodes and not settings.pools:
-        found.problems.append("the inventory holds no Node")
-    nodes += [node for pool in settings.pools for node in _pool_nodes(pool, nodes)]
-    return Snapshot(
-        version=settings.version or _version(nodes, found),
-        nodes=tuple(nodes),
-        age_seconds=settings.age_seconds,
-        complete=_complete(settings, found),
-        fresh=_fresh(settings),
-        closed=_closed(settings, found),
-        pools=tuple(settings.pools),
-        mapped_resources=tuple(sorted(set(found.mapped), key=lambda one: (one.resource, one.device_class))),
-        runtime_overheads=found.overheads,
-        devices=_devices(found),
+    return finish(
+        Content(
+            version=settings.version or _version(nodes, found),
+            nodes=nodes,
+            notes=found.notes,
+            mapped=found.mapped,
+            overheads=found.overheads,
+            devices=_devices(found),
+        ),
+        settings,
     )
+
+
+def finish(content: Content, settings: Settings) -> Snapshot:
+    """The snapshot: the content with what the policy adds and says of it."""
+    nodes = content.nodes
+    if settings.pools:
+        nodes = [*nodes, *(node for pool in settings.pools for node in _pool_nodes(pool, nodes))]
+    return Snapshot(
+        version=content.version,
+        nodes=nodes if isinstance(nodes, NodeTable) else tuple(nodes),
+        age_seconds=settings.age_seconds,
+        complete=_complete(settings, content),
+        fresh=_fresh(settings),
+        closed=_closed(settings, content.notes.signs),
+        pools=tuple(settings.pools),
+        mapped_resources=tuple(sorted(set(content.mapped), key=lambda one: (one.resource, one.device_class))),
+        runtime_overheads=content.overheads,
+        devices=content.devices,
+    )
+
+
+def _title(raw: Mapping[str, Any]) -> str:
+    metadata = raw.get("metadata")
+    return f'{raw.get("kind")} "{metadata.get("name", "?") if isinstance(metadata, Mapping) else "?"}"'
 
 
 def _devices(found: _Found) -> devices.DeviceInventory | None:
@@ -184,66 +260,88 @@ def _read(raw: Mapping[str, Any], found: _Found) -> None:
         (found.former_slices if is_gone else found.slices).append(read)
         found.device_digest.update(repr((read.name, raw.get("spec"), is_gone)).encode())
     elif kind == "Node":
-        node = msgspec.convert(raw, _Node)
-        found.nodes.append(_node(node, found))
+        found.nodes.append(read_node(msgspec.convert(raw, NodeObject), found.notes))
     elif kind == "DeviceClass":
-        device_class = msgspec.convert(raw, core.DeviceClass)
-        name = device_class.metadata.name
-        found.mapped.append(ExtendedClass(device_class=name, resource=f"deviceclass.resource.kubernetes.io/{name}"))
-        extended = (device_class.spec or {}).get("extendedResourceName")
-        if isinstance(extended, str) and extended:
-            found.mapped.append(ExtendedClass(device_class=name, resource=extended))
+        found.mapped += mapped_by(msgspec.convert(raw, core.DeviceClass))
     elif kind == "RuntimeClass":
         runtime_class = msgspec.convert(raw, core.RuntimeClass)
-        overhead = runtime_class.overhead
-        found.overheads[runtime_class.metadata.name] = (overhead.pod_fixed if overhead else None) or {}
+        found.overheads[runtime_class.metadata.name] = overhead_of(runtime_class)
     elif kind == "Pod":
         _add_pod(msgspec.convert(raw, core.Pod), found)
     elif kind in _AUTOSCALER_KINDS and "." in str(raw.get("apiVersion", "")):
-        found.signs.setdefault(_AUTOSCALER_KINDS[kind], f"a {kind}")
+        found.notes.signs.setdefault(_AUTOSCALER_KINDS[kind], f"a {kind}")
+
+
+def mapped_by(device_class: core.DeviceClass) -> list[ExtendedClass]:
+    """The extended resources that it serves: by its implicit name, and by its field."""
+    name = device_class.metadata.name
+    found = [ExtendedClass(device_class=name, resource=f"deviceclass.resource.kubernetes.io/{name}")]
+    extended = (device_class.spec or {}).get("extendedResourceName")
+    if isinstance(extended, str) and extended:
+        found.append(ExtendedClass(device_class=name, resource=extended))
+    return found
+
+
+def overhead_of(runtime_class: core.RuntimeClass) -> core.ResourceList:
+    """What its Pods need beside their containers."""
+    overhead = runtime_class.overhead
+    return (overhead.pod_fixed if overhead else None) or {}
 
 
 # ---- nodes --------------------------------------------------------------------------------------------------------
-def _node(node: _Node, found: _Found) -> Node:
+def read_node(node: NodeObject, notes: Notes) -> Node:
+    """One node; what else it says is noted."""
     name = node.metadata.name
     labels, annotations = node.metadata.labels or {}, node.metadata.annotations or {}
     for key in (*labels, *annotations):
-        for prefix, who in _AUTOSCALER_SIGNS.items():
-            if key.startswith(prefix):
-                found.signs.setdefault(who, f'{key} on node "{name}"')
-    taints, away = _taints(node, found)
+        if key.startswith(_AUTOSCALER_PREFIXES):
+            who = next(who for prefix, who in _AUTOSCALER_SIGNS.items() if key.startswith(prefix))
+            notes.signs.setdefault(who, f'{key} on node "{name}"')
+    taints, away = _taints(node, notes)
     is_gone = GONE in annotations
     # SetDefaults_NodeStatus: without allocatable, it is the capacity.
     written = node.status.allocatable or node.status.capacity
     if written is None and not is_gone:
-        found.problems.append(f'node "{name}" does not say yet what it has')
-    return Node(
+        notes.problems.append(f'node "{name}" does not say yet what it has')
+    amounts = _amounts(written or {}, name, notes)
+    read = Node(
         name=name,
-        allocatable={} if is_gone else _amounts(written or {}, name, found),
+        allocatable=amounts,
         labels=labels,
         taints=taints,
-        potential=_high_water(node, found) | (_amounts(written or {}, name, found) if is_gone else {}),
-        away="deleted" if is_gone else away,
-        real=not is_gone,
+        potential=_high_water(node, notes),
+        away=away,
     )
+    return gone(read) if is_gone else read
 
 
-def _amounts(resources: core.ResourceList, name: str, found: _Found) -> dict[str, int]:
+def gone(node: Node) -> Node:
+    """The same node after it was deleted: it may come back."""
+    return replace(node, allocatable={}, potential={**node.potential, **node.allocatable}, away="deleted", real=False)
+
+
+def _amounts(resources: core.ResourceList, name: str, notes: Notes) -> dict[str, int]:
     """In the scheduler's units. What is too large to count counts as endless; what cannot be read as well."""
     result: dict[str, int] = {}
     for resource, raw in resources.items():
         try:
-            quantity = Quantity.parse(raw)
+            amount = _amount(resource == "cpu", raw)
         except QuantityError:
-            found.problems.append(f'node "{name}": {resource} cannot be read')
-            result[resource] = AMOUNT_MAX
-            continue
-        amount = quantity.milli_value() if resource == "cpu" else quantity.value()
-        result[resource] = AMOUNT_MAX if quantity.is_capped else max(0, min(amount, AMOUNT_MAX))
+            notes.problems.append(f'node "{name}": {resource} cannot be read')
+            amount = AMOUNT_MAX
+        result[resource] = amount
     return result
 
 
-def _high_water(node: _Node, found: _Found) -> dict[str, int]:
+@lru_cache(maxsize=4096)
+def _amount(is_cpu: bool, raw: str | float) -> int:
+    """Nodes of one kind write the same few quantities. Raises QuantityError."""
+    quantity = Quantity.parse(raw)
+    amount = quantity.milli_value() if is_cpu else quantity.value()
+    return AMOUNT_MAX if quantity.is_capped else max(0, min(amount, AMOUNT_MAX))
+
+
+def _high_water(node: NodeObject, notes: Notes) -> dict[str, int]:
     written = (node.metadata.annotations or {}).get(HIGH_WATER)
     if written is None:
         return {}
@@ -252,24 +350,24 @@ def _high_water(node: _Node, found: _Found) -> dict[str, int]:
     except ValueError:
         marks = None
     if not isinstance(marks, dict):
-        found.problems.append(f'node "{node.metadata.name}": annotation {HIGH_WATER} cannot be read')
+        notes.problems.append(f'node "{node.metadata.name}": annotation {HIGH_WATER} cannot be read')
         return {}
-    return _amounts(marks, node.metadata.name, found)
+    return _amounts(marks, node.metadata.name, notes)
 
 
-def _taints(node: _Node, found: _Found) -> tuple[tuple[Taint, ...], str]:
+def _taints(node: NodeObject, notes: Notes) -> tuple[tuple[Taint, ...], str]:
     """The taints that stay, sorted, and why the node takes no Pods today ("" if it does)."""
     away = "cordoned" if node.spec.unschedulable else ""
     for condition in node.status.conditions or ():
-        if condition.get("type") == "Ready" and condition.get("status") != "True":
+        if condition.type == "Ready" and condition.status != "True":
             away = away or "not ready"
     if node.metadata.deletion_timestamp:
         away = away or "being deleted"
     lasting: list[Taint] = []
     for raw in node.spec.taints or ():
-        taint = Taint(str(raw.get("key", "")), str(raw.get("value") or ""), str(raw.get("effect", "")))
+        taint = Taint(raw.key, raw.value or "", raw.effect)
         if taint.key in _AUTOSCALER_TAINTS:
-            found.signs.setdefault("cluster-autoscaler", f'taint {taint.key} on node "{node.metadata.name}"')
+            notes.signs.setdefault("cluster-autoscaler", f'taint {taint.key} on node "{node.metadata.name}"')
         if taint.effect not in REPELLING_EFFECTS:
             continue
         if taint.key in LIFECYCLE_TAINTS or taint.key.startswith(_LIFECYCLE_PREFIXES):
@@ -281,7 +379,7 @@ def _taints(node: _Node, found: _Found) -> tuple[tuple[Taint, ...], str]:
 
 def _pool_nodes(pool: Pool, nodes: Sequence[Node]) -> list[Node]:
     """The nodes that a pool may still add."""
-    there = sum(1 for node in nodes if pool.labels and pool.labels.items() <= node.labels.items())
+    there = int(NodeTable.of(nodes).has_labels(pool.labels).sum()) if pool.labels else 0
     limit = ENDLESS_NODE_COUNT if pool.node_count_max is None else max(0, pool.node_count_max - there)
     # What every node has, and a policy does not name, is no limit.
     allocatable = dict.fromkeys(_ON_EVERY_NODE, AMOUNT_MAX) | dict(pool.allocatable)
@@ -312,10 +410,14 @@ def _add_pod(pod: core.Pod, found: _Found) -> None:
 
 
 # ---- states -------------------------------------------------------------------------------------------------------
-def _complete(settings: Settings, found: _Found) -> State:
+def _complete(settings: Settings, content: Content) -> State:
     if not settings.synced.holds:
         return settings.synced
-    return State(False, found.problems[0]) if found.problems else HOLDS
+    if content.notes.problems:
+        return State(False, content.notes.problems[0])
+    if not content.nodes and not settings.pools:
+        return State(False, "the inventory holds no Node")
+    return HOLDS
 
 
 def _fresh(settings: Settings) -> State:
@@ -326,12 +428,12 @@ def _fresh(settings: Settings) -> State:
     )
 
 
-def _closed(settings: Settings, found: _Found) -> State:
+def _closed(settings: Settings, found_signs: Mapping[str, str]) -> State:
     """design.md, promise 2: closed only without any sign that nodes may come, or be changed."""
     if settings.closed == "false":
         return State(False, "the policy says that the inventory is not closed")
     signs = [f'the policy declares the autoscaled pool "{pool.name}"' for pool in settings.pools]
-    signs += [f"{where} is a sign of {who}" for who, where in sorted(found.signs.items())]
+    signs += [f"{where} is a sign of {who}" for who, where in sorted(found_signs.items())]
     if signs:
         refused = "closed: true is not believed: " if settings.closed == "true" else ""
         return State(False, refused + signs[0])

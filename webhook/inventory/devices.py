@@ -14,8 +14,8 @@ Source: k8s.io/dynamic-resource-allocation v0.37.2 structured/internal/*/pools_*
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -162,12 +162,30 @@ class DeviceInventory:
             yield from (device for device in devices if not device.is_former)
         yield from (device for device in self.shared if not device.is_former)
 
+    def examples(self, reads: frozenset[Key], *, by_name: bool = False) -> Iterator[tuple[Device, int]]:
+        """As `devices`, with how often: of nodes with equal devices only one's are given, except where `reads` holds an
+        attribute that tells devices one by one, or by_name is set."""
+        if by_name or reads & self.identities:
+            yield from ((device, 1) for device in self.devices())
+            return
+        node_counts = Counter(self.groups.values())
+        for index, devices in enumerate(self.group_devices):
+            yield from ((device, node_counts[index]) for device in devices if not device.is_former)
+        yield from ((device, 1) for device in self.shared if not device.is_former)
+
 
 class Reader:
     """Reads ResourceSlices; equal devices come out with the same Shape as long as the Reader lives."""
 
     def __init__(self) -> None:
         self._shapes: dict[Hashable, Shape] = {}
+        # An attribute with its value is the same in thousands of devices.
+        self._same: dict[tuple[Key, Tagged], tuple[Key, Tagged]] = {}
+
+    @property
+    def shape_count(self) -> int:
+        """How many it has read so far, those that are gone included."""
+        return len(self._shapes)
 
     def read_slice(self, raw: Mapping[str, Any]) -> Slice:
         """One ResourceSlice (resource.k8s.io/v1, a plain dict). Never raises: what cannot be read is unclear."""
@@ -205,7 +223,9 @@ class Reader:
 
     def shape(self, driver: str, device: Mapping[str, Any]) -> Shape:
         """The interned Shape of one entry of spec.devices."""
-        attributes = _attributes(driver, _map(device.get("attributes")))
+        same = self._same
+        items = [same.setdefault(item, item) for item in _attributes(driver, _map(device.get("attributes"))).items()]
+        attributes = dict(items)
         capacities = _capacities(driver, _map(device.get("capacity")))
         taints = tuple(taint for taint in map(_taint, _list(device.get("taints"))) if taint.effect in _REPELLING)
         consumes = tuple(
@@ -217,7 +237,7 @@ class Reader:
         )
         is_multiple = device.get("allowMultipleAllocations") is True
         binds = device.get("bindsToNode") is True
-        key = (driver, tuple(attributes.items()), tuple(capacities.items()), taints, consumes, is_multiple, binds)
+        key = (driver, tuple(items), tuple(capacities.items()), taints, consumes, is_multiple, binds)
         found = self._shapes.get(key)
         if found is None:
             is_broken = any(tag == UNREADABLE or not _is_sound(tag) for tag in attributes.values())

@@ -16,7 +16,7 @@ of webhook/inventory/tables.py, one set per `Question`:
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -161,7 +161,7 @@ class Snapshot:
     """
 
     version: str
-    nodes: tuple[Node, ...]
+    nodes: Sequence[Node]
     age_seconds: float = 0.0
     complete: State = HOLDS
     fresh: State = HOLDS

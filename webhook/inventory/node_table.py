@@ -1,0 +1,248 @@
+"""Nodes as columns: what a replica keeps once for all of its processes, and maps instead of decoding.
+
+A cluster has few kinds of nodes: what is equal is kept once, and a node is a row of indices. `NodeTable` is a sequence of
+`Node`, each made when asked for; tables.py reads the columns. `TableBuilder` makes one from Nodes, and changes single rows of
+it. `packed` and `unpacked` turn a table into bytes and back without copying the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast, overload
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from webhook.inventory.snapshot import NOTHING, Node, Taint
+
+Ints = npt.NDArray[np.int64]
+MISSING = -1
+# What a Node is beside its name and labels; each is a column of indices into the different values there are.
+FIELDS = ("allocatable", "potential", "taints", "away", "real", "open_labels", "used", "used_ports")
+_MAPPINGS = frozenset({"allocatable", "potential", "used"})
+_ALIGNMENT = 8
+_MAGIC = b"MUSTER-1"
+
+
+class Column:
+    """codes: int64 [row], MISSING where there is no value. values: what they stand for, decoded when first needed."""
+
+    __slots__ = ("_packed", "_values", "codes")
+
+    def __init__(self, codes: Ints, values: list[Any] | None, packed: memoryview | None = None) -> None:
+        self.codes = codes
+        self._values = values
+        self._packed = packed
+
+    @property
+    def values(self) -> list[Any]:
+        if self._values is None:
+            assert self._packed is not None  # noqa: S101  one of the two is there
+            self._values = msgspec.msgpack.decode(self._packed)
+        return self._values
+
+
+class RowLabels(Mapping[str, str]):
+    """The labels of one row."""
+
+    __slots__ = ("_row", "_table")
+
+    def __init__(self, table: NodeTable, row: int) -> None:
+        self._table, self._row = table, row
+
+    def __getitem__(self, key: str) -> str:
+        column = self._table.labels[key]
+        code = column.codes[self._row]
+        if code == MISSING:
+            raise KeyError(key)
+        return cast("str", column.values[code])
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key, column in self._table.labels.items() if column.codes[self._row] != MISSING)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class NodeTable(Sequence[Node]):
+    """See the module. fields: a column per name in FIELDS; labels: a column per label key. Frozen once it is made."""
+
+    __slots__ = ("fields", "labels", "names")
+
+    def __init__(self, names: Sequence[str], fields: Mapping[str, Column], labels: Mapping[str, Column]) -> None:
+        self.names, self.fields, self.labels = names, fields, labels
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node]) -> NodeTable:
+        """The table itself where it is one."""
+        return nodes if isinstance(nodes, NodeTable) else TableBuilder(nodes).table()
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, index: int) -> Node: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Node]: ...
+    def __getitem__(self, index: int | slice) -> Node | Sequence[Node]:
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(len(self)))]
+        row = range(len(self))[index]
+        parts = {name: column.values[column.codes[row]] for name, column in self.fields.items()}
+        return Node(name=self.names[row], labels=RowLabels(self, row), **parts)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Sequence)
+            and len(self) == len(other)
+            and all(a == b for a, b in zip(self, other, strict=True))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def is_away(self) -> npt.NDArray[np.bool_]:
+        """bool [row]: takes no Pods today."""
+        column = self.fields["away"]
+        return np.array([bool(reason) for reason in column.values], dtype=np.bool_)[column.codes]
+
+    def has_labels(self, labels: Mapping[str, str]) -> npt.NDArray[np.bool_]:
+        """bool [row]: carries all of these."""
+        found = np.ones(len(self), dtype=np.bool_)
+        for key, value in labels.items():
+            column = self.labels.get(key)
+            code = column.values.index(value) if column is not None and value in column.values else None
+            found &= False if column is None or code is None else column.codes == code
+        return found
+
+
+class TableBuilder:
+    """Makes tables; a row may be changed afterwards. Values that no row has any more stay until the next builder."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        nodes = list(nodes)
+        self._names = [node.name for node in nodes]
+        self._fields = {name: _Codes(len(nodes)) for name in FIELDS}
+        self._labels: dict[str, _Codes] = {}
+        for row, node in enumerate(nodes):
+            self._write(row, node)
+
+    def _write(self, row: int, node: Node) -> None:
+        for name, codes in self._fields.items():
+            codes.set(row, getattr(node, name), is_mapping=name in _MAPPINGS)
+        for key, value in node.labels.items():
+            column = self._labels.get(key)
+            if column is None:
+                column = self._labels[key] = _Codes(len(self._names))
+            column.set(row, value)
+
+    def change(self, row: int, node: Node) -> None:
+        """Another node in this row, or another state of the same."""
+        for column in self._labels.values():
+            column.codes[row] = MISSING
+        self._names[row] = node.name
+        self._write(row, node)
+
+    def table(self) -> NodeTable:
+        """As it is now; what the builder does later does not change it."""
+        return NodeTable(
+            tuple(self._names),
+            {name: codes.column() for name, codes in self._fields.items()},
+            {key: codes.column() for key, codes in sorted(self._labels.items()) if (codes.codes != MISSING).any()},
+        )
+
+
+class _Codes:
+    """A column in the making."""
+
+    __slots__ = ("_index", "codes", "values")
+
+    def __init__(self, row_count: int) -> None:
+        self.codes: Ints = np.full(row_count, MISSING, dtype=np.int64)
+        self.values: list[Any] = []
+        self._index: dict[Hashable, int] = {}
+
+    def set(self, row: int, value: Any, *, is_mapping: bool = False) -> None:
+        key = frozenset(value.items()) if is_mapping else value
+        code = self._index.setdefault(key, len(self.values))
+        if code == len(self.values):
+            self.values.append(value)
+        self.codes[row] = code
+
+    def column(self) -> Column:
+        return Column(self.codes.copy(), list(self.values))
+
+
+# ---- bytes --------------------------------------------------------------------------------------------------------
+def packed(table: NodeTable) -> bytes:
+    """The table as bytes: a head in msgpack, then the columns as they are in memory."""
+    sections: list[bytes] = []
+
+    def place(column: Column, values: Any) -> int:
+        sections.append(np.ascontiguousarray(column.codes).tobytes())
+        sections.append(msgspec.msgpack.encode(values))
+        return len(sections) - 2
+
+    fields = {name: place(column, _plain(name, column.values)) for name, column in table.fields.items()}
+    labels = {key: place(column, column.values) for key, column in table.labels.items()}
+    sections.append(msgspec.msgpack.encode(table.names))
+    lengths = [len(section) for section in sections]
+    head = msgspec.msgpack.encode({"fields": fields, "labels": labels, "lengths": lengths})
+    parts = [_MAGIC, len(head).to_bytes(8, "little"), _padded(head), *map(_padded, sections)]
+    return b"".join(parts)
+
+
+def unpacked(data: memoryview | bytes) -> NodeTable:
+    """The table that these bytes are; its columns stay where they are. Raises ValueError."""
+    view = memoryview(data)
+    if bytes(view[:8]) != _MAGIC:
+        raise ValueError("this is no table of nodes")
+    start = 16
+    length = int.from_bytes(view[8:16], "little")
+    head = msgspec.msgpack.decode(view[start : start + length])
+    sections: list[memoryview] = []
+    start += _up(length)
+    for length in head["lengths"]:
+        sections.append(view[start : start + length])
+        start += _up(length)
+    if start > len(view):
+        raise ValueError("the table of nodes ends too early")
+
+    def column(index: int) -> Ints:
+        return np.frombuffer(sections[index], dtype=np.int64)
+
+    fields = {
+        name: Column(column(index), _made(name, msgspec.msgpack.decode(sections[index + 1])))
+        for name, index in head["fields"].items()
+    }
+    labels = {key: Column(column(index), None, sections[index + 1]) for key, index in head["labels"].items()}
+    return NodeTable(msgspec.msgpack.decode(sections[-1], type=tuple[str, ...]), fields, labels)
+
+
+def _up(length: int) -> int:
+    return -(-length // _ALIGNMENT) * _ALIGNMENT
+
+
+def _padded(section: bytes) -> bytes:
+    return section.ljust(_up(len(section)), b"\0")
+
+
+def _plain(name: str, values: Sequence[Any]) -> list[Any]:
+    """As msgpack knows it."""
+    if name in _MAPPINGS:
+        return [dict(value) for value in values]
+    if name == "taints":
+        return [[(taint.key, taint.value, taint.effect) for taint in value] for value in values]
+    return [sorted(value) for value in values] if name == "used_ports" else list(values)
+
+
+def _made(name: str, values: list[Any]) -> list[Any]:
+    """And back."""
+    if name in _MAPPINGS:
+        return [value or NOTHING for value in values]
+    if name == "taints":
+        return [tuple(Taint(*taint) for taint in value) for value in values]
+    return [frozenset(map(tuple, value)) for value in values] if name == "used_ports" else values
