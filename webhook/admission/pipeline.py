@@ -136,7 +136,8 @@ class Pipeline:
         if asked and any(violation.action is Action.DENY for violation in violations):
             # Nothing is denied on the word of a cache: ask again, live, everything this verdict rests on.
             answers = ask_all(self.source, asked, fresh=True, deadline=deadline)
-            violations, unresolved, _ = self._settle(facts, deadline, fresh=True, answers=answers)
+            again = replace(facts, surroundings=Surroundings(answers))
+            violations, unresolved, _ = self._settle(again, deadline, fresh=True)
         if facts.old is not None and any(violation.action is Action.DENY for violation in violations):
             violations = not_worse(violations, self._before(facts, deadline))
         code = 403 if any(violation.action is Action.DENY for violation in violations) else 200
@@ -147,7 +148,9 @@ class Pipeline:
         """What the rules say of the stored object, in today's surroundings."""
         assert facts.old is not None  # noqa: S101
         assert facts.old_plan is not None  # noqa: S101
-        before = replace(facts, obj=facts.old, raw=facts.old_raw or {}, plan=facts.old_plan)
+        before = replace(
+            facts, obj=facts.old, raw=facts.old_raw or {}, plan=facts.old_plan, surroundings=Surroundings({})
+        )
         return self._settle(before, deadline, fresh=False)[0]
 
     def _mutate(self, facts: Facts, deadline: float) -> Verdict:
@@ -168,15 +171,14 @@ class Pipeline:
         return Verdict(patch=patch, patch_notes=notes)
 
     def _settle(
-        self, facts: Facts, deadline: float, *, fresh: bool, answers: dict[Query, Answer] | None = None
+        self, facts: Facts, deadline: float, *, fresh: bool
     ) -> tuple[list[Violation], list[Unresolved], set[Query]]:
         """Evaluate, fetch what was missing, evaluate again the rules that asked for it, until none asks anything new."""
-        if answers is None and facts.operation is not Operation.DELETE:
-            queries = foreseen(facts.plan, facts.namespace)
-            answers = ask_all(self.source, queries, fresh=fresh, deadline=deadline)
-            answers |= ask_all(self.source, foreseen_next(answers), fresh=fresh, deadline=deadline)
-        surroundings = Surroundings(answers or {})
-        facts = replace(facts, surroundings=surroundings)
+        surroundings = facts.surroundings
+        if not fresh and facts.operation is not Operation.DELETE:
+            answers = ask_all(self.source, foreseen(facts.plan, facts.namespace), fresh=fresh, deadline=deadline)
+            surroundings.learn(answers)
+            surroundings.learn(ask_all(self.source, foreseen_next(answers), fresh=fresh, deadline=deadline))
         catalogue, kind = tuple(self.catalogue), facts.kind
         rules: Iterable[Active] = active(catalogue, facts.policy, kind, facts.operation, facts.subresource, facts.phase)
         results: Results = {}

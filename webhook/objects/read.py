@@ -6,7 +6,6 @@ upgraded cluster must go on. What is known but has the wrong type is a `ShapeErr
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -28,8 +27,8 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
 
 
 _TYPES = {"int": "a whole number", "str": "a string", "bool": "true or false", "array": "a list", "object": "an object"}
-_NUMBER = re.compile(r"-?\d+(\.\d+)?\Z")
-_SHOWN_LENGTH_MAX = 40
+_NUMBER = re.compile(r"-?\d{1,19}(\.\d{1,19})?\Z")
+_PLAIN = re.compile(r"(-?\d{1,19}(\.\d{1,19})?|true|false|yes|no)\Z", re.IGNORECASE)
 
 
 class ShapeError(Exception):
@@ -84,7 +83,7 @@ def _shape_error(error: msgspec.ValidationError, raw: Any, at: FieldPath) -> Sha
         parts.append(part)
         found = _inside(found, part)
     wanted = [name for name in types["expected"].split(" | ") if name != "null"]
-    message = f"expected {_expected(wanted)}, found {_found(found)}"
+    message = f"expected {_expected(wanted)}, found {_found(wanted, found)}"
     return ShapeError(at.join(FieldPath(parts)), message, _fix(wanted, found))
 
 
@@ -119,16 +118,23 @@ def _expected(types: list[str]) -> str:
     return " or ".join({**_TYPES, "float": "a number"}.get(name, name) for name in types)
 
 
-def _found(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    short = text if len(text) <= _SHOWN_LENGTH_MAX else f"{text[:_SHOWN_LENGTH_MAX]}..."
-    return {
-        "str": f'a string "{short}"',
-        "int": f"the number {short}",
-        "float": f"the number {short}",
+def _found(types: list[str], value: Any) -> str:
+    """Shown is only what a number or a switch was meant to be: any other text may be a secret (an env value), and an answer is
+    kept in logs."""
+    kind = _type_of(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if {"int", "float", "bool"} & set(types) and _PLAIN.match(str(value)):
+        return f'a string "{value}"' if kind == "str" else f"the number {value}"
+    words = {
+        "str": "a string",
+        "int": "a number",
+        "float": "a number",
+        "bool": "true or false",
         "array": "a list",
         "object": "an object",
-    }.get(_type_of(value), short)
+    }
+    return words.get(kind, "null")
 
 
 def _fix(types: list[str], value: Any) -> str:
@@ -137,7 +143,7 @@ def _fix(types: list[str], value: Any) -> str:
     if types == ["bool"] and isinstance(value, str) and value in ("true", "false"):
         return f"write {value} without quotes"
     if types == ["str"] and isinstance(value, (bool, int, float)):
-        return f'write it in quotes: "{json.dumps(value)}"'
+        return "write it in quotes"
     if types == ["array"]:
         return "write a list, each item after a dash"
     if types == ["object"]:

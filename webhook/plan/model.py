@@ -215,19 +215,23 @@ class GangPlan:
     ignored: tuple[Ignored, ...] = field(default=())
     # What the methods of the same names give. Made once: every rule walks them.
     _leaf_groups: tuple[LeafGroup, ...] = field(init=False, repr=False, compare=False)
+    _composite_groups: tuple[CompositeGroup, ...] = field(init=False, repr=False, compare=False)
     _all_pod_sets: tuple[PodSet, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         leaves: list[LeafGroup] = []
+        composites: list[CompositeGroup] = []
         stack: list[Group] = list(reversed(self.groups))
         while stack:
             group = stack.pop()
             if isinstance(group, LeafGroup):
                 leaves.append(group)
             else:
+                composites.append(group)
                 stack.extend(reversed(group.children))
         grouped = [pod_set for leaf in leaves for pod_set in leaf.pod_sets]
         object.__setattr__(self, "_leaf_groups", tuple(leaves))
+        object.__setattr__(self, "_composite_groups", tuple(composites))
         object.__setattr__(self, "_all_pod_sets", (*grouped, *self.pod_sets))
 
     def leaf_groups(self) -> Iterator[LeafGroup]:
@@ -236,12 +240,7 @@ class GangPlan:
 
     def composite_groups(self) -> Iterator[CompositeGroup]:
         """All inner nodes, parents before children."""
-        stack: list[Group] = list(reversed(self.groups))
-        while stack:
-            group = stack.pop()
-            if isinstance(group, CompositeGroup):
-                yield group
-                stack.extend(reversed(group.children))
+        return iter(self._composite_groups)
 
     def all_pod_sets(self) -> Iterator[PodSet]:
         """Every Pod set, grouped or not."""

@@ -88,7 +88,8 @@ class Capacity:
 
 def faults(facts: Facts, rule: str) -> Iterator[Fault]:
     """The faults that this rule explains."""
-    return (fault for fault in capacity(facts).faults if fault.rule == rule)
+    found = capacity(facts).faults
+    return (fault for fault in found if fault.rule == rule) if found else iter(())
 
 
 def capacity(facts: Facts) -> Capacity:

@@ -120,10 +120,10 @@ def object_text(claim: PlannedClaim) -> str:
 
 def exact_requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The requests without alternatives: the `exactly` part, or the flat form of v1beta1."""
-    result = []
+    result: list[Mapping[str, Any]] = []
     for request in _requests(spec):
         exactly = request.get("exactly")
-        if isinstance(exactly, Mapping):
+        if isinstance(exactly, dict):
             result.append(exactly)
         elif "deviceClassName" in request:
             result.append(request)
@@ -132,9 +132,9 @@ def exact_requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _requests(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     devices = spec.get("devices")
-    if not isinstance(devices, Mapping):
+    if not isinstance(devices, dict):
         return []
-    return [request for request in devices.get("requests") or () if isinstance(request, Mapping)]
+    return [request for request in devices.get("requests") or () if isinstance(request, dict)]
 
 
 def has_admin_access(spec: Mapping[str, Any]) -> bool:
@@ -152,7 +152,7 @@ def device_class_alternatives(spec: Mapping[str, Any]) -> list[list[str]]:
     """For each request with alternatives, their DeviceClasses."""
     result = []
     for request in _requests(spec):
-        items = [item for item in request.get("firstAvailable") or () if isinstance(item, Mapping)]
+        items = [item for item in request.get("firstAvailable") or () if isinstance(item, dict)]
         names = [str(item.get("deviceClassName") or "") for item in items]
         if any(names):
             result.append(list(dict.fromkeys(name for name in names if name)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from webhook.facts.model import Facts
 from webhook.objects import core
@@ -63,6 +64,7 @@ def never_overcommitted(name: str) -> bool:
     return is_extended(name) or is_hugepages(name)
 
 
+@lru_cache(maxsize=1024, typed=True)  # the same few amounts over and over
 def amount(raw: core.RawQuantity) -> Quantity | None:
     """As the API server stores it, rounded up to thousandths; None where it is no quantity."""
     try:
