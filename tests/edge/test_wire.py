@@ -175,7 +175,7 @@ def test_unreadable_shape_is_422_and_names_the_field() -> None:
     (cause,) = response["status"]["details"]["causes"]
     assert cause["field"] == "spec.containers"
     assert cause["reason"] == "WAS100"
-    assert 'expected a list, found a string "none"' in cause["message"]
+    assert "expected a list, found a string" in cause["message"]
 
 
 @pytest.mark.parametrize("path", ["/validate", "/validate/submit", "/validate/controllers", "/validate/another"])
