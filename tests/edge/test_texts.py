@@ -153,6 +153,23 @@ def test_a_long_warning_becomes_two_and_loses_no_way_out() -> None:
     assert max(len(first), len(second)) <= WARNING_LENGTH_MAX
 
 
+@pytest.mark.parametrize(
+    ("message", "parts"),
+    [
+        (f"needs 5 Pods; {'holds ' * 35}4; stays Pending", ["needs 5 Pods; holds", "stays Pending; write it right"]),
+        (f'names ("a; b", {"c; " * 73}d); is lost', ['names ("a; b", c;', "is lost; write it right"]),
+        (f"{'is so ' * 30}cpu: 96: {'1.37 waits ' * 12}", ["is so", "1.37 waits"]),
+    ],
+)
+def test_a_long_warning_is_parted_between_clauses(message: str, parts: list[str]) -> None:
+    """Not inside quotes, brackets and amounts; every part has the field and the rule, and no word is lost."""
+    said = warned(violation(message=message, fix="write it right", action=Action.WARN))
+
+    bodies = [text.removeprefix("spec.x: ").removesuffix(" [WAS101]") for text in said]
+    assert [body[: len(part)] for body, part in zip(bodies, parts, strict=True)] == parts
+    assert "; ".join(bodies).replace(";", ":").split() == f"{message}; write it right".replace(";", ":").split()
+
+
 def test_an_endless_word_is_cut_too() -> None:
     """A word longer than a warning has no word boundary."""
     (note,) = warned(notes=("x" * 1000,))

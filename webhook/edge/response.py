@@ -55,6 +55,7 @@ _HTTP_REASONS: Final = {
     503: "ServiceUnavailable",
 }
 _TAG = re.compile(r" \[WAS\d{3}\]\Z")
+_AMOUNT = re.compile(r"(?!1\.37 )\d")
 
 
 class _Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -199,7 +200,7 @@ def _warning_texts(verdict: Verdict) -> Iterable[str]:
     """Most telling first: what rules found, what was changed, what was not checked."""
     for violation in verdict.violations:
         if violation.action is Action.WARN:
-            yield from _violation_warnings(violation)
+            yield from violation_warnings(violation)
     notes = verdict.notes if verdict.allowed or verdict.denials else ()  # else they are the message
     for note in (*verdict.patch_notes, *notes):
         yield _cut(note, WARNING_LENGTH_MAX)
@@ -208,15 +209,52 @@ def _warning_texts(verdict: Verdict) -> Iterable[str]:
             yield _cut(_unknown_text(unknown), WARNING_LENGTH_MAX)
 
 
-def _violation_warnings(violation: Violation) -> Iterable[str]:
-    """One warning, or two where one would lose the way out: first what is wrong, then what to change."""
+def violation_warnings(violation: Violation) -> Iterable[str]:
+    """One warning; where that would be cut, as many as its clauses need (two, with the texts of the catalogue and names
+    of usual length). Each begins with the field and ends with the rule's ID, and the last one has the way out."""
     line = plain(violation.line())
     if len(line) <= WARNING_LENGTH_MAX:
         yield line
         return
-    where = f"{violation.field}: " if violation.field else ""
-    yield _cut(f"{where}{violation.message} [{violation.rule}]", WARNING_LENGTH_MAX)
-    yield _cut(f"{where}{violation.fix} [{violation.rule}]", WARNING_LENGTH_MAX)
+    where = plain(f"{violation.field}: ") if violation.field else ""
+    tag = f" [{violation.rule}]"
+    room = WARNING_LENGTH_MAX - len(where) - len(tag)
+    packed = ""
+    for joint, clause in _clauses(plain(violation.message), plain(violation.fix), room):
+        if packed and len(packed) + len(joint) + len(clause) > room:
+            yield _cut(f"{where}{packed}{tag}", WARNING_LENGTH_MAX)
+            packed = clause
+        else:
+            packed = f"{packed}{joint}{clause}" if packed else clause
+    yield _cut(f"{where}{packed}{tag}", WARNING_LENGTH_MAX)
+
+
+def _clauses(message: str, fix: str, room: int) -> Iterable[tuple[str, str]]:
+    """(what joins it to the one before, clause) for all of it. Apart at "; ", and what is still too long at ": "."""
+    for clause in (*_split(message, "; "), fix):
+        if len(clause) <= room:
+            yield "; ", clause
+            continue
+        first, *rest = _split(clause, ": ")
+        yield "; ", first
+        for part in rest:
+            yield ": ", part
+
+
+def _split(text: str, joint: str) -> list[str]:
+    """Apart at each `joint` outside quotes and brackets; not at one before an amount ("cpu: 96")."""
+    depth, quoted, start = 0, False, 0
+    found: list[str] = []
+    for index, char in enumerate(text):
+        if char == '"':
+            quoted = not quoted
+        elif not quoted:
+            depth += (char in "([{") - (char in ")]}")
+            after = index + len(joint)
+            if depth <= 0 and text.startswith(joint, index) and not _AMOUNT.match(text, after):
+                found.append(text[start:index])
+                start = after
+    return [*found, text[start:]]
 
 
 def _unknown_text(unknown: Unresolved) -> str:

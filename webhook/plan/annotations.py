@@ -113,9 +113,7 @@ def _duration(metadata: ObjectMeta, metadata_path: FieldPath, key: str) -> Writt
     path = annotation_path(metadata_path, key)
     seconds = parse_duration(text.strip())
     if seconds is None:
-        error = (
-            'must be a duration in hours, minutes and seconds such as "30m" or "1h30m"; days are not known, write "48h"'
-        )
+        error = 'must be a duration in hours, minutes and seconds such as "30m" or "48h" (there are no days)'
         return Written(text, path, error=error)
     if seconds == 0:
         return Written(text, path, error="must be longer than zero")

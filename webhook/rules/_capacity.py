@@ -202,7 +202,7 @@ def _contradictions(demand: Demand, facts: Facts) -> Iterator[Fault]:
 
 
 def _suspended(demand: Demand) -> str:
-    return "the object is suspended and may change before it is resumed" if demand.suspended else ""
+    return "it is suspended and may change until it is resumed" if demand.suspended else ""
 
 
 def _placed_already(facts: Facts) -> str:
@@ -288,11 +288,11 @@ class _Judge:
                 return "a Pod mutator may add the toleration"
             return "a Pod mutator may change what is in the way"
         if self.facts.gate("GenericWorkload") is not True and not self._stays_one_by_one(changing):
-            return "the policy does not say that the gate GenericWorkload is on in the scheduler"
+            return "the policy does not declare the gate GenericWorkload on"
         # An API server that stores the field proves nothing about the scheduler's own gate.
         declared = self.facts.policy.gate("TopologyAwareWorkloadScheduling") is True
         if not declared and not self._stays_without(Part.TOPOLOGY, *changing):
-            return "the policy does not say that the gate TopologyAwareWorkloadScheduling is on in the scheduler"
+            return "the policy does not declare the gate TopologyAwareWorkloadScheduling on"
         return ""
 
     def _stays_without(self, *parts: Part) -> bool:

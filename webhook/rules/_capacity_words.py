@@ -14,7 +14,10 @@ from webhook.rules._capacity import Fault
 def story(found: Infeasible) -> tuple[str, str]:
     """(what is asked, and what the best place holds; what would make it fit, "" if no single change was found)."""
     head, _, fits = text(found).partition(". Fits ")
-    return head.replace(". Largest", "; largest"), fits
+    head, _, largest = head.partition(". Largest")
+    if largest and f"<= {found.explanation.largest}" not in fits:  # else the way out says the same number
+        head += f"; largest{largest}"
+    return head, fits
 
 
 def asks(fault: Fault) -> str:
@@ -26,9 +29,8 @@ def asks(fault: Fault) -> str:
 def end(fault: Fault) -> str:
     """What kube-scheduler will do, as far as it is certain, and why it is not refused."""
     if not fault.hindrance:
-        return "kube-scheduler 1.37 would leave it pending for ever and refuse it nowhere"
-    what = "kube-scheduler leaves it pending" if fault.found else "they stay pending"
-    return f"as things are, {what} (only a warning: {fault.hindrance})"
+        return "1.37 accepts it and leaves it Pending for ever"
+    return f"as things are it stays Pending (only a warning: {fault.hindrance})"
 
 
 def way_out(fits: str, otherwise: str) -> str:

@@ -47,7 +47,7 @@ def not_allowed(
     return Finding(
         field=field,
         message=(
-            f'{what} is for {allowed} by the policy ({_SWITCHES[feature]}), not for namespace "{facts.namespace}": {why}'
+            f'namespace "{facts.namespace}" may not use {what}: the policy ({_SWITCHES[feature]}) allows {allowed}; {why}'
         ),
         fix=fix,
         seen=facts.namespace,

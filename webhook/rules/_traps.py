@@ -53,8 +53,8 @@ class MadeGroup:
     effect: str
 
 
-_JOB = "the Job controller cannot make the PodGroup, so the Job gets no Pod, and no event says why"
-_CHILD = "the Job controller cannot make the child Job's PodGroup, so that Job gets no Pod, and no event says why"
+_JOB = "the Job gets no PodGroup and no Pod, without an event"
+_CHILD = "the child Job gets no PodGroup and no Pod, without an event"
 _OBJECT = "the API server refuses this group"
 _TEMPLATE = "the API server refuses each group made of this"
 

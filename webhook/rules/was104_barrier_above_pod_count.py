@@ -89,7 +89,7 @@ def _finding(facts: Facts, gang: Gang, found: Waiting, least: int) -> Finding:
             f'{found.barrier.text} waits for {pods(least)}, and "{gang.pod_sets[0].pod_count_path}" allows {pod_count}: '
             "they hold nodes and wait unless others bring the rest"
         ),
-        fix=f'use {pod_count}, or {pods(least)}, or annotate {BARRIER}: "{pod_count}" if others bring the rest',
+        fix=f'wait for {pod_count}, run {pods(least)}, or annotate {BARRIER}: "{pod_count}" if others do',
         seen=least,
         limit=pod_count,
         excess=least - pod_count,

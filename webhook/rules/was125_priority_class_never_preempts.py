@@ -81,8 +81,8 @@ def _finding(made: MadeGroup, priority_class: core.PriorityClass) -> Finding:
     return Finding(
         field=made.field,
         message=(
-            f'gets PriorityClass "{name}"{default} with preemptionPolicy "{_NEVER}", and the group does not '
-            f"say so itself: in 1.37 {made.effect}"
+            f'gets PriorityClass "{name}"{default} with preemptionPolicy "{_NEVER}", which its group does not have: '
+            f"in 1.37 {made.effect}"
         ),
         fix=_fix(made),
         seen=_NEVER,
@@ -97,6 +97,6 @@ def _fix(made: MadeGroup) -> str:
     if made.group.origin is GroupOrigin.TEMPLATE:
         return "use a class that preempts"  # a child Job's group does not get the template's preemptionPolicy
     return (
-        f'use a class that preempts, or let the Pods name by schedulingGroup a PodGroup of your own with "{_NEVER}" and '
-        "this class"
+        f'use a class that preempts, or name in the Pods\' schedulingGroup a PodGroup of your own with "{_NEVER}" and this '
+        "class"
     )

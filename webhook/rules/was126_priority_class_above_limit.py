@@ -72,7 +72,7 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
             yield Finding(
                 field=made.field,
                 message=(
-                    f'names PriorityClass "{made.class_name}" of the value {value}, and a group may have {PRIORITY_MAX} at most: '
+                    f'names PriorityClass "{made.class_name}" with value {value}, and a group may have {PRIORITY_MAX} at most: '
                     f"in 1.37 {made.effect}"
                 ),
                 fix="use a PriorityClass of a lower value",

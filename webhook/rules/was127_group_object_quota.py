@@ -135,7 +135,7 @@ def _finding(facts: Facts, limit: Limit, need: int, room: int, at_most: Action) 
             f'the ResourceQuota "{limit.quota}" {has} of "{limit.resource}", and this {facts.kind} needs {need}: without its '
             f"{what} {effect}{unless(facts)}"
         ),
-        fix=f"have it raised by {need - room} or more, or taken out of the quota",
+        fix=f'have "{limit.quota}" raised by {need - room} or more, or this resource taken out of it',
         seen=need,
         limit=room,
         excess=need - room,

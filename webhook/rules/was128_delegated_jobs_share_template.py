@@ -87,7 +87,7 @@ def _roles(facts: Facts) -> Iterator[Finding]:
         counts = [1 if group.group_count is None else group.group_count for group in groups]
         if sum(counts) > 1:
             pod_sets = [pod_set for group in groups for pod_set in group.pod_sets]
-            who = f"child Jobs of {quoted(pod_set.role for pod_set in pod_sets)}"
+            who = f"{sum(counts)} Jobs of {quoted(pod_set.role for pod_set in pod_sets)}"
             # A child Job that is deleted once it has ended makes room for the next one.
             goes = any(_ttl(facts, pod_set) is not None for pod_set in pod_sets)
             yield _finding(facts, groups[0], sum(counts), who, Action.WARN if goes else Action.DENY)
@@ -129,7 +129,7 @@ def _finding(facts: Facts, group: LeafGroup, count: int, who: str, at_most: Acti
     return Finding(
         field=group.path,
         message=(
-            f"{who} make {count} groups of one name, by {template}: while one Job exists, the next silently gets no Pod"
+            f"{who} make groups of one name, by {template}: while one exists, the next gets no Pod, without an event"
         ),
         fix="name another template for each child Job, or let all Pods name one PodGroup of your own by schedulingGroup",
         seen=count,

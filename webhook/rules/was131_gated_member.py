@@ -63,8 +63,8 @@ def check(facts: Facts) -> Iterator[Finding]:
                 yield Finding(
                     field=pod_set.spec_path / "schedulingGates",
                     message=(
-                        f"holds Pods of {gang.title} back by {quoted(gates)}, and in 1.37 all "
-                        f"wait, without a condition, until {plural(gang.min_count, 'Pod')} have no gates"
+                        f"{quoted(gates)} holds Pods of {gang.title} back: in 1.37 none starts, without a condition, "
+                        f"until {plural(gang.min_count, 'Pod')} (minCount) {'has' if gang.min_count == 1 else 'have'} no gate"
                     ),
                     fix="see that something takes the gates off" + _instead(facts),
                     seen=gates,

@@ -70,7 +70,7 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
                 field=field,
                 message=(
                     f'names PersistentVolumeClaim "{name}", which does not exist: the whole group waits for it, and 1.37 '
-                    'wrongly names "DynamicResources"'
+                    'blames "DynamicResources"'
                 ),
                 fix="create it, or correct the name",
                 seen=name,

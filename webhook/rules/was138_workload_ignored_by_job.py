@@ -77,7 +77,7 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
             what = (
                 f"this Job gets a Workload of its own and does not use {quoted(written)}, whose controllerRef names it"
             )
-            yield _finding(METADATA / "name", what)
+            yield _finding(METADATA / "name", what, quoted(written))
 
 
 def _of_workload(facts: Facts, workload: core.Workload) -> Iterator[Finding]:
@@ -89,13 +89,15 @@ def _of_workload(facts: Facts, workload: core.Workload) -> Iterator[Finding]:
     job = facts.surroundings.job(facts.namespace, owner.name).value
     if job is not None and gets_own_group(job):
         yield _finding(
-            SPEC / "controllerRef", f"names {owner}, which gets a Workload of its own and does not use this one"
+            SPEC / "controllerRef",
+            f"names {owner}, which gets a Workload of its own and does not use this one",
+            "it",
         )
 
 
-def _finding(field: FieldPath, what: str) -> Finding:
+def _finding(field: FieldPath, what: str, lost: str) -> Finding:
     return Finding(
         field=field,
-        message=f"{what}: in 1.37 all that it asks for is lost",
+        message=f"{what}: in 1.37 what {lost} asks for is not done",
         fix="write it in the Job's spec.scheduling, or name a PodGroup of your own by schedulingGroup",
     )

@@ -60,10 +60,7 @@ META = RuleMeta(
 _NEVER = "Never"
 _PREEMPTS = "PreemptLowerPriority"
 
-_JOBS = (
-    "in 1.37 the Job controller cannot make the PodGroup of any Job that names no class, so no new one in the whole "
-    "cluster gets a Pod, and no event says why"
-)
+_JOBS = "in 1.37 no new Job without a class gets a PodGroup or a Pod, in the whole cluster, and no event says why"
 _GROUPS = f'in 1.37 the API server refuses every PodGroup that names no class and does not say "{_NEVER}" itself'
 
 
@@ -77,8 +74,8 @@ def check(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         field=FieldPath.of("globalDefault"),
         message=(
-            f'makes "{facts.request.display_name}" the class of every group that names none, and its preemptionPolicy is "{_NEVER}" '
-            f'while a group\'s is "{_PREEMPTS}": {_GROUPS if cap is None else _JOBS}'
+            f'every group without a class gets this one, and its preemptionPolicy "{_NEVER}" is not a group\'s '
+            f'"{_PREEMPTS}": {_GROUPS if cap is None else _JOBS}'
         ),
         fix=f'leave globalDefault out, and make a class with preemptionPolicy "{_PREEMPTS}" the default',
         seen=_NEVER,

@@ -115,5 +115,5 @@ def _cost(pod_field: str, pod_set: PodSet) -> str:
 
 def _or_apart(pod_field: str) -> str:
     if pod_field == TEMPLATE:
-        return ", or give it a name and a template of its own if that is meant"
-    return ", or give it another name if another claim is meant"
+        return "; where devices of its own are meant, give it another name and another template"
+    return "; where another claim is meant, give it another name"

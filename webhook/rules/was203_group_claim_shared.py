@@ -95,14 +95,14 @@ def _findings(
         return
     who = f"the {user_count} Pods that use it"
     if leaf.origin is not GroupOrigin.CONTROLLER:
-        who = f"all Pods of the gang of {user_count} that use it"
+        who = f"all Pods of the gang of {user_count}"
     yield Finding(
         field=claim.path,
         message=(
-            f"{who} share {plural(count, 'device')}: a group's claim is allocated once, not for each Pod, and a device of "
-            "a node puts them all there"
+            f"{who} share {plural(count, 'device')}: a group's claim is allocated once, not for each Pod, and a device of a "
+            "node keeps them all there"
         ),
-        fix=f'for a device per Pod leave "{claim.name}" to the Pods alone',
+        fix=f'for a device per Pod keep "{claim.name}" in the Pods only',
         seen=user_count,
         limit=count,
         at_most=Action.WARN,

@@ -170,7 +170,7 @@ def _finding(difference: _Difference, title: str) -> Finding:
     return Finding(
         field=difference.path,
         message=(
-            f"is {_word(difference.group)}, and {_word(difference.template)} in {title}: 1.37 does not compare them and goes "
+            f"is {_word(difference.group)}, but {_word(difference.template)} in {title}: 1.37 does not compare the two and goes "
             "by the group alone"
         ),
         fix=_fix(difference),
@@ -182,7 +182,8 @@ def _finding(difference: _Difference, title: str) -> Finding:
 
 def _fix(difference: _Difference) -> str:
     """Of a stored template only the minimum can be changed."""
-    here = "write that here" if difference.template else "take it out here"
+    wanted = difference.template
+    here = f"write {'that' if isinstance(wanted, list) else _word(wanted)} here" if wanted else "take it out here"
     return f"{here}, or {'change the template' if difference.path[-1] in _MINIMUMS else 'make a new Workload'}"
 
 

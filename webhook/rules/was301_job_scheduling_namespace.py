@@ -64,7 +64,7 @@ def check(facts: Facts) -> Iterator[Finding]:
                 facts,
                 "job_scheduling",
                 part.scheduling_path,
-                what="the alpha field spec.scheduling",
+                what="spec.scheduling of a Job (alpha)",
                 why="if you did not write it, another webhook, for example a queue controller's, has added it",
                 fix="write schedulingPolicy: {basic: {}} to opt out, or ask for the namespace to be added",
             )
@@ -73,7 +73,7 @@ def check(facts: Facts) -> Iterator[Finding]:
                 facts,
                 "job_scheduling",
                 part.scheduling_path,
-                what="the alpha field spec.scheduling",
+                what="spec.scheduling of a Job (alpha)",
                 why="without a gang it changes nothing, so it is let in",
                 fix="leave it out, or ask for the namespace to be added",
                 at_most=Action.WARN,

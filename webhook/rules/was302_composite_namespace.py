@@ -57,7 +57,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             facts,
             "composite_pod_group",
             field,
-            what="the alpha feature CompositePodGroup",
+            what="CompositePodGroups (alpha)",
             why="1.37 says nothing of a composite that it cannot place",
             fix="use PodGroups without a parent composite, or ask for the namespace to be added",
         )

@@ -62,7 +62,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             facts,
             "topology_constraints",
             group.topology_path,
-            what=f'the alpha feature topology constraints (key "{group.topology_key}")',
-            why="at each attempt 1.37 tries every domain of the key, and everybody waits for that",
+            what=f'topology constraints (alpha; key "{group.topology_key}")',
+            why="1.37 tries every domain of the key at each attempt, and all other Pods wait meanwhile",
             fix="leave the topology constraint out, or ask for the namespace to be added",
         )

@@ -62,7 +62,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             facts,
             "shared_claims",
             group.claims_path,
-            what=f"sharing claims in a group ({quoted(claim.name for claim in group.claims)})",
+            what=f"claims that a group shares ({quoted(claim.name for claim in group.claims)})",
             why="one claim serves all Pods of the group and pins them to its devices",
             fix="give each Pod its own claim, or ask for the namespace to be added",
         )

@@ -81,19 +81,17 @@ def check(facts: Facts) -> Iterator[Finding]:
         if schema is not None and keeps(schema, field):
             continue
         judged_by = (
-            f'the schema of CRD "{name}" among the given files'
-            if schema is not None
-            else f"the CRD of {_RELEASED[facts.kind]}, the newest release known"
+            f'the given CRD "{name}"' if schema is not None else f"the CRD of {_RELEASED[facts.kind]}, the newest known"
         )
         yield Finding(
             field=field,
             message=(
-                f"is not in {judged_by}: kubectl and server-side apply fail on it, and from other clients the API "
-                "server takes the object without it, with a warning at most: the Pods run without it"
+                f"is not in {judged_by}: kubectl and server-side apply refuse it, and from other clients it is dropped, with a "
+                "warning at most: the Pods run without it"
             ),
             fix=(
-                'delegate with the annotation "scheduling.k8s.io/group-template-name" and a Workload, use a plain Job, '
-                "or install a CRD that has the field"
+                'use a Workload and the annotation "scheduling.k8s.io/group-template-name", a plain Job, or a CRD that has '
+                "the field"
             ),
             at_most=Action.WARN if schema is None else Action.DENY,
         )

@@ -151,10 +151,10 @@ def _finding(
     return Finding(
         field=path,
         message=(
-            f'"{path[-1]}" is not a field of 1.37: kubectl and server-side apply fail on it, and from other clients the '
-            "API server takes the object without it, with a warning at most: what it asks for is not done"
+            f'"{path[-1]}" is not a field of 1.37: kubectl and server-side apply refuse it, and from other clients it is '
+            "dropped, with a warning at most: what it asks for is not done"
         ),
-        fix=f"write {meant}" if meant else f"remove it, or use one of the fields that 1.37 has there: {quoted(known)}",
+        fix=f"write {meant}" if meant else f"remove it; 1.37 has {quoted(known)} there",
         seen=str(path[-1]),
         limit=sorted(known),
         at_most=at_most,

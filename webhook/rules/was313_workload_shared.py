@@ -6,9 +6,9 @@ whose `workloadRef` names a Workload that stands for another controller than the
 own controller counts too: a JobSet's child Job owns the group of the JobSet's Workload).
 
 ## Why
-A Workload belongs to one application: quota, preemption and cleaning up go by it. The Job controller takes the first
-Workload that names a Job's parent, in no fixed order, so with two of them each child Job may follow another one. A
-group that hangs on a stranger's Workload changes when the stranger changes its templates.
+The Job controller takes the first Workload that names a Job's parent, in no fixed order, so with two of them each child
+Job may follow another one. kube-scheduler 1.37 goes by the group alone (WAS208), so a group that names a stranger's
+Workload starts; but people, dashboards and controllers that count by Workload take its Pods for the stranger's.
 
 ## Fields read
 `spec.controllerRef`, `spec.workloadRef`, `metadata.ownerReferences`; the Workloads of the namespace; the owning Job.
@@ -78,9 +78,10 @@ def _twins(facts: Facts, workload: core.Workload) -> Iterator[Finding | Unresolv
         yield Finding(
             field=SPEC / "controllerRef",
             message=(
-                f"is {owner}, and so it is in Workload {quoted(others)}: the Job controller follows one of them, in no fixed order"
+                f"is {owner}, which Workload {quoted(others)} names, too: the Job controller follows one of them, in no fixed "
+                "order"
             ),
-            fix="keep one Workload for each controller",
+            fix="leave this Workload out, or delete the other first",
             seen=len(others) + 1,
             limit=1,
         )
@@ -110,10 +111,10 @@ def _is_strange(owner: Owner, named: Owner, workload_name: str) -> Finding:
     return Finding(
         field=SPEC / "workloadRef" / "workloadName",
         message=(
-            f'names Workload "{workload_name}" with controllerRef {named}, and this group belongs to {owner}: it goes by the '
-            "templates of another"
+            f'names Workload "{workload_name}", that of {named}, but this group belongs to {owner}: 1.37 starts it, and '
+            f"counts by Workload are wrong"
         ),
-        fix=f"name a Workload with controllerRef {owner}",
+        fix=f"name a Workload with controllerRef {owner}, or none",
         seen=str(owner),
         limit=str(named),
     )

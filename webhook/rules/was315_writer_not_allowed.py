@@ -68,8 +68,8 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
     yield Finding(
         field=FieldPath.of("spec"),
         message=(
-            f'"{requester.username}" may not write a {facts.kind} here: the policy\'s writers.{key} allows '
-            f"{subject_words(subjects)}, since any Pod of the namespace can join or hold back such an object's gang"
+            f'"{requester.username}" may not write a {facts.kind} here: the policy (writers.{key}) allows '
+            f"{subject_words(subjects)}; who writes one decides when other people's Pods start"
         ),
         fix="have the workload's controller write it (a Job does by spec.scheduling), or ask for the right",
         seen=requester.username,

@@ -62,7 +62,10 @@ META = RuleMeta(
 )
 
 _FIELD: FieldPath = ROOT
-_OWNER_FIRST = "delete its owner instead, it goes with it"
+
+
+def _owner_first(owner: Owner) -> str:
+    return f"delete {owner} instead: this goes with it"
 
 
 def check(facts: Facts) -> Iterator[Finding | Unresolved]:
@@ -88,15 +91,15 @@ def _pods(facts: Facts, owner: Owner | None) -> Iterator[Finding | Unresolved]:
     names = [pod.metadata.name for pod in looked.value if _is_live_member(pod, facts.name)]
     if names:
         yield _finding(
-            f"{plural(len(names), 'Pod')} of this group {'has' if len(names) == 1 else 'have'} not ended ({quoted(names)}): the group stays until then, and "
-            "Pods that are created later run without it or wait for it for ever",
-            fix=_OWNER_FIRST if owner is not None else "let its Pods end first, or delete them",
+            f"{plural(len(names), 'Pod')} of this group {'has' if len(names) == 1 else 'have'} not ended ({quoted(names)}): 1.37 "
+            f"keeps the group until then, and {_later(owner)}",
+            fix=_owner_first(owner) if owner is not None else "delete these Pods first, or wait until they have ended",
             seen=len(names),
         )
     elif owner is not None and _works(facts, owner):
         yield _finding(
-            f"its controller {owner} lives and does not make it again: the next Pods run without a group",
-            fix=_OWNER_FIRST,
+            f"its controller {owner} still needs this group and does not make it again: its next Pods run one by one, without a group",
+            fix=_owner_first(owner),
             seen=str(owner),
         )
 
@@ -116,9 +119,9 @@ def _children(facts: Facts, owner: Owner | None) -> Iterator[Finding | Unresolve
     ]
     if names:
         yield _finding(
-            f"{plural(len(names), 'group')} below this one ({quoted(names)}): 1.37 deletes a composite at once, and new Pods of "
-            "these groups wait for ever, without a condition or an event",
-            fix=_OWNER_FIRST if owner is not None else "delete these groups first",
+            f"{plural(len(names), 'group')} below this one ({quoted(names)}): 1.37 deletes a composite all the same, and new Pods "
+            "of what is below stay Pending for ever, without a condition or an event",
+            fix=_owner_first(owner) if owner is not None else f"delete {quoted(names)} first",
             seen=len(names),
         )
 
@@ -126,11 +129,18 @@ def _children(facts: Facts, owner: Owner | None) -> Iterator[Finding | Unresolve
 def _controller(facts: Facts, owner: Owner | None) -> Iterator[Finding]:
     if owner is not None and _works(facts, owner):
         yield _finding(
-            f"its controller {owner} lives and does not make it again: groups that are still to be made of it will not be, and "
+            f"its controller {owner} still needs this Workload and does not make it again: groups that it has not made yet never come, and "
             "their Pods run one by one",
-            fix=_OWNER_FIRST,
+            fix=_owner_first(owner),
             seen=str(owner),
         )
+
+
+def _later(owner: Owner | None) -> str:
+    """What becomes of Pods that come once the group is gone."""
+    if owner is not None:
+        return f"Pods that {owner} makes after that run one by one, without a group"
+    return "Pods that name it after that stay Pending for ever"
 
 
 def _works(facts: Facts, owner: Owner) -> bool:

@@ -66,7 +66,7 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
             field=root.needed_path or root.path,
             seen=fault.found.proof.needed,
             limit=fault.found.proof.best,
-            message=f"as written, {head}; {end(fault)}",
+            message=f"{head}; {end(fault)}",
             fix=way_out(fits, "ask for fewer or smaller Pods, or for more nodes"),
             at_most=fault.at_most,
             excess=fault.excess,

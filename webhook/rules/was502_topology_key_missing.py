@@ -37,7 +37,7 @@ from webhook.facts.model import Facts
 from webhook.feasibility.result import Infeasible
 from webhook.inventory.snapshot import Snapshot
 from webhook.objects.fieldpath import FieldPath
-from webhook.objects.words import nearest
+from webhook.objects.words import nearest, plural
 from webhook.rules._capacity import KINDS, Fault, faults
 from webhook.rules._capacity_words import end, story
 from webhook.rules._names import quoted
@@ -83,5 +83,5 @@ def _words(found: Infeasible, keys: tuple[str, ...], inventory: Snapshot) -> tup
         return f'no node has the label "{missing[0]}"{hint}', f"{fix}label the nodes, or leave the topology key out"
     count = sum(all(key in one for key in keys) for one in labels)
     head, _ = story(found)
-    message = f"as written, {head}; only {count} of {len(labels)} nodes have the label {quoted(keys)}"
+    message = f"{head}; only {count} of {plural(len(labels), 'node')} have the label {quoted(keys)}"
     return message, "label more nodes, lower minCount, or leave the topology key out"

@@ -44,6 +44,7 @@ from webhook.inventory import tables
 from webhook.inventory.devices import DeviceTaint
 from webhook.inventory.snapshot import Question
 from webhook.objects.fieldpath import FieldPath
+from webhook.objects.words import plural
 from webhook.plan.model import PlannedClaim
 from webhook.rules._capacity import KINDS, Fault, faults
 from webhook.rules._capacity_words import each_pod, end
@@ -79,61 +80,68 @@ def _never(facts: Facts, fault: Fault) -> Finding:
         words = ", ".join(claim_words(claim) for _, claim in claims)
         where = "no node that it may go to has" if fault.cause and fault.cause.is_restricted else "no node has"
         field, seen = fault.pod.path / "resourceClaims", words
-        text, fix = f"needs {words}, and {where} all of that", "ask for less, or for devices that one node has together"
+        text = f"{each_pod(facts, fault)} needs {words}, and {where} all of that"
+        fix = "ask for less, or for devices that one node has together"
     else:
         planned, claim = alone
         field = planned.path
-        text, seen, fix = _one_claim(facts, planned, claim)
+        whole, seen, fix = _one_claim(facts, claim)
+        text = f"{_claim_title(planned)} of {each_pod(facts, fault)}: {whole}"
     return Finding(
         field=field,
         seen=seen,
-        message=f"{each_pod(facts, fault)} {text}; {end(fault)}",
+        message=f"{text}; {end(fault)}",
         fix=fix,
         at_most=fault.at_most,
         excess=fault.excess,
     )
 
 
-def _one_claim(facts: Facts, planned: PlannedClaim, claim: Wanted) -> tuple[str, str, str]:
+def _one_claim(facts: Facts, claim: Wanted) -> tuple[str, str, str]:
     """(what is wrong with it, what was seen, what to change)."""
     inventory = device_inventory(facts)
     assert inventory is not None  # noqa: S101  a fault of devices
     assert facts.inventory is not None  # noqa: S101
     found = gap(claim, inventory, tables.base(facts.inventory, Question.NEVER))
-    has = f'has claim "{planned.name}" ({object_text(planned)})'
     text, fix = _words(found, claim)
-    return f"{has}, {text}", found.subject or claim_words(claim), fix
+    return text, found.subject or claim_words(claim), fix
+
+
+def _claim_title(planned: PlannedClaim) -> str:
+    return f'claim "{planned.name}" ({object_text(planned)})'
 
 
 def _words(found: Gap, claim: Wanted) -> tuple[str, str]:
-    request = f'whose request "{found.request}"'
+    request = f'request "{found.request}"'
     of_class = f'DeviceClass "{found.device_class}"'
     if found.shortage is Shortage.SELECTOR:
         values = f" ({'; '.join(found.values)})" if found.values else ""
-        what = f"all {found.in_class} devices of {of_class}" if found.in_class else f"all devices of {of_class}"
-        return f"{request} selects by {found.subject}, which leaves none of {what}{values}", "correct the selector"
+        what = (
+            f"the {plural(found.in_class, 'device')} of {of_class}" if found.in_class else f"all devices of {of_class}"
+        )
+        return f"selector {found.subject} of {request} leaves none of {what}{values}", "correct the selector"
     if found.shortage is Shortage.CLASS:
         return (
             f"{request} names {of_class}, which selects no device of this cluster",
             "name a DeviceClass that has devices",
         )
     if found.shortage is Shortage.CAPACITY:
-        largest = f"; the largest device has {found.values[0]}" if found.values else ""
+        largest = f", and the largest has {found.values[0]}" if found.values else ""
         return f"{request} asks a device of {of_class} for {found.subject}{largest}", "ask for less capacity"
     if found.shortage is Shortage.COUNT:
         return (
-            f"{request} asks for {found.asked} devices of {of_class} on one node; the most that a node has is {found.most}",
+            f"{request} asks for {plural(found.asked, 'device')} of {of_class} on one node, and the most that a node has is {found.most}",
             f"ask for at most {found.most} in one Pod" if found.most else "name a DeviceClass that has devices",
         )
     if found.shortage is Shortage.LIMIT:
         return (
-            f"which asks for {found.asked} devices; a claim holds at most {found.most}",
+            f"it asks for {plural(found.asked, 'device')}, and a claim holds at most {found.most}",
             "split it into several claims",
         )
     words = claim_words(claim)
     if found.shortage is Shortage.CONSTRAINT:
-        return f"which asks for {words}; no node has them together", f'ask for fewer, or leave out "{found.subject}"'
-    return f"which asks for {words}; no node has all of that", "ask for less in one Pod"
+        return f"it asks for {words}, and no node has them together", f'ask for fewer, or leave out "{found.subject}"'
+    return f"it asks for {words}, and no node has all of that", "ask for less in one Pod"
 
 
 # ---- what only warns ----------------------------------------------------------------------------------------------
@@ -148,7 +156,7 @@ def _doubtful(facts: Facts, reported: set[FieldPath]) -> Iterator[Finding]:
                 continue
             reported.add(planned.path)
             unknown = unheard_of(claim, inventory)
-            where = f'claim "{planned.name}" ({object_text(planned)})'
+            where = _claim_title(planned)
             if unknown:
                 yield Finding(
                     field=planned.path,

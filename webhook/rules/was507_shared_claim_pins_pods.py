@@ -59,8 +59,8 @@ def check(facts: Facts) -> Iterator[Finding]:
             field=_field(facts, fault),
             seen=str(why.needed),
             limit=str(why.holds),
-            message=f"{asks(fault)}, and they share claim {quoted(names)} on devices of one node: all of them must run on "
-            f"that node, and no node holds more than {why.any_node}; {end(fault)}",
+            message=f"{asks(fault)}, and claim {quoted(names)}, which they share, ties them to one node; no node holds more "
+            f"than {why.any_node} of them; {end(fault)}",
             fix="give each Pod a claim of its own (name the template in the Pods only), or ask for less in each Pod",
             at_most=fault.at_most,
             excess=fault.excess,

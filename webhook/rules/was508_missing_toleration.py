@@ -38,7 +38,7 @@ from webhook.facts.model import Facts
 from webhook.feasibility.result import CauseKind
 from webhook.objects.fieldpath import FieldPath
 from webhook.rules._capacity import KINDS, Fault, faults
-from webhook.rules._capacity_words import each_pod, end, story, way_out
+from webhook.rules._capacity_words import end, story, way_out
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding
 
@@ -72,9 +72,14 @@ def _words(facts: Facts, fault: Fault) -> tuple[str, str, str]:
     """(message, fix, the taint)."""
     if fault.cause is not None:
         taints = ", ".join(fault.cause.values[:4])
-        message = f"{each_pod(facts, fault)} tolerates the taints of no node that could take it: {taints}"
+        who, it = (
+            (f'the Pod "{facts.name}"', "it does")
+            if facts.kind == "Pod"
+            else (f'the Pods of "{fault.demand.name}"', "they do")
+        )
+        message = f"every node that could take {who} has a taint that {it} not tolerate: {taints}"
         return message, f"add a toleration for {fault.cause.subject}", fault.cause.subject
     assert fault.found is not None  # noqa: S101  without a single Pod's cause it is the group's proof
     head, fits = story(fault.found)
     taints = ", ".join(one.subject for one in fault.found.explanation.excluded if one.kind is CauseKind.TAINT)
-    return f"as written, {head}", way_out(fits, "add tolerations for the taints of these nodes"), taints
+    return head, way_out(fits, "add tolerations for the taints of these nodes"), taints

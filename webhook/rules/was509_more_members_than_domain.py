@@ -66,19 +66,22 @@ def check(facts: Facts) -> Iterator[Finding]:
                 field=root.path,
                 seen=root.copies,
                 limit=fault.amount,
-                message=f'of the {root.copies} groups of "{facts.name or facts.kind}", {fault.amount} fit on the nodes at the same '
-                "time; the others wait until one ends",
+                message=f'of the {root.copies} groups of "{facts.name or facts.kind}" only {fault.amount} fit on the nodes at the same '
+                "time: the others wait until one ends",
                 fix=f"run at most {plural(fault.amount, 'group')}, or expect them one after another",
                 at_most=Action.WARN,
             )
             continue
+        why = fault.found.explanation
         head, _ = story(fault.found)
+        larger = ", or allow a larger domain" if why.topology else ""
         yield Finding(
             field=root.path,
             seen=fault.found.proof.needed,
             limit=fault.found.proof.best,
-            message=f"the group can start with fewer, but all of it never runs: {head}",
-            fix="run as many Pods as fit, or allow a larger domain",
+            # The demand that was judged is that of all members, not of minCount.
+            message=f"{head.replace(' needs ', ' has ', 1)}: it starts with fewer, and the rest stays Pending",
+            fix=f"run at most {plural(why.holds, why.unit.removesuffix('s'))}{larger}",
             at_most=Action.WARN,
             excess=fault.excess,
         )
@@ -97,7 +100,7 @@ def _exclusive(facts: Facts) -> Iterator[Finding]:
             seen=replicas,
             limit=len(domains),
             message=f'each of the {replicas} groups of "{facts.name}" takes a "{key}" of its own, and nodes have '
-            f"{len(domains)}; the other groups wait until one ends",
+            f"{len(domains)}: the others wait",
             fix=f"run at most {plural(len(domains), 'group')}, or use a smaller domain"
             if domains
             else "use a label that nodes have",

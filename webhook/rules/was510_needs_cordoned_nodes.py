@@ -57,16 +57,17 @@ def check(facts: Facts) -> Iterator[Finding]:
             field=fault.demand.root.path,
             seen=fault.found.proof.needed,
             limit=fault.found.proof.best,
-            message=f"{asks(fault)}; the nodes that take Pods today hold {fault.found.proof.best}, and it has to wait for others "
-            f"({_away(facts.inventory)})",
-            fix="wait until they are back, or ask the admins about them",
+            message=f"{asks(fault)}; the nodes that take Pods today hold {fault.found.proof.best}, so it waits for others: "
+            f"{_away(facts.inventory)}",
+            fix="wait until those take Pods, or ask the admins about them",
             at_most=Action.WARN,
         )
 
 
 def _away(inventory: Snapshot) -> str:
-    """``1 cordoned, 2 not ready``."""
+    """``1 cordoned, 2 not ready, 4 that pool "gpu" may add``."""
     reasons = Counter(node.away for node in inventory.nodes if node.away)
+    pools = {f"pool {pool.name}": f'that pool "{pool.name}" may add' for pool in inventory.pools}
     lately = sum(1 for node in inventory.nodes if node.potential and not node.away)
-    words = [f"{count} {reason}" for reason, count in sorted(reasons.items())]
+    words = [f"{count} {pools.get(reason, reason)}" for reason, count in sorted(reasons.items())]
     return ", ".join([*words, *([f"{lately} that had more lately"] if lately else [])])
