@@ -98,7 +98,7 @@ def run(seed: int, case_count: int) -> Table:
         truth = solve(demand, snapshot)
         table.cases[WORDS[type(answer)], truth.value] += 1
         if isinstance(answer, Unknown):
-            table.reasons[", ".join(str(reason) for reason in answer.reasons)] += 1
+            table.reasons[", ".join(reason.text for reason in answer.reasons)] += 1
         case = f"seed {seed} case {number}: {demand}"
         assert not (isinstance(answer, Infeasible) and truth is Truth.YES), f"false never, {case}"
         assert not (isinstance(answer, Feasible) and truth is Truth.NO), f"false witness, {case}"
