@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.run_directory import run_directory
 
 pytest_plugins = ["tests.cluster.plugin"]
 
@@ -13,6 +16,14 @@ pytest_plugins = ["tests.cluster.plugin"]
 settings.register_profile("test", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("prove", settings.get_profile("test"), max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_temporary_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Whatever the run and its processes put into the temporary directory is in one folder."""
+    tmp_path_factory.getbasetemp()  # made before, so that logs of failed tests stay where pytest puts them
+    with run_directory():
+        yield
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

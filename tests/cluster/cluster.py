@@ -328,7 +328,9 @@ class Cluster:
         """Installs CRDs (``"jobset"``, ``"lws"``) and returns once the API server serves them in that form.
 
         With ``extended=False`` they are the real, published files: JobSet v0.11.1 and LeaderWorkerSet v0.8.0. They
-        embed older core types, so the API server prunes Job ``scheduling`` and Pod ``schedulingGroup`` silently.
+        embed older core types that do not know Job ``scheduling`` and Pod ``schedulingGroup``: kubectl, which asks for
+        strict validation, and server-side apply are refused; plain REST clients get a warning ("unknown field"), and
+        the object is stored without the fields.
 
         ``extended=True`` IS AN EXTENSION OF OURS AND EXISTS IN NO RELEASE: the same schemas plus these two fields
         (any content). It stands for a later release of those projects that knows them.

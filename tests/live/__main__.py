@@ -17,8 +17,10 @@ import yaml
 from tests.cluster.__main__ import up
 from tests.cluster.controlplane import ControlPlane, ControlPlaneOptions
 from tests.live.muster import Muster
+from tests.live.tenants import make_tenant
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+TIER_QUOTA_CRD = EXAMPLES.parent / "charts" / "muster" / "crds" / "tierquotas.yaml"
 
 
 @contextmanager
@@ -30,8 +32,10 @@ def registered(cluster: ControlPlane, policy: Path) -> Iterator[None]:
         muster = Muster(cluster, Path(directory), workers=2, inventory=True)
         try:
             cluster.kubectl("apply", "-f", str(EXAMPLES / "cluster"))
-            for user, namespace in (("alice", "team-a"), ("alice", "team-b"), ("bob", "team-b")):
-                cluster.grant(user, namespace)
+            cluster.kubectl("apply", "-f", str(TIER_QUOTA_CRD))
+            cluster.kubectl("create", "namespace", "muster-system")  # for the Lease of who counts quotas
+            make_tenant(cluster, "alice", "team-a", "team-b")
+            make_tenant(cluster, "bob", "team-b")
             muster.start(yaml.safe_load(policy.read_text()))
             muster.drop_canary()
             print("# Muster judges what you send; try it as a tenant of team-a:")

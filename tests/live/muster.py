@@ -67,6 +67,8 @@ class Muster:
         command += ["--tls-cert", str(self.certificates.cert), "--tls-key", str(self.certificates.key)]
         command += ["--workers", str(self._workers)]
         environment = {**os.environ, "MUSTER_NAMESPACE": "muster-system", "MUSTER_INVENTORY": str(self._inventory)}
+        # What a killed Muster leaves behind goes with the folder.
+        environment["TMPDIR"] = str(self.directory)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
         self._until(self._ready, f"Muster to be ready (log: {self.log})")

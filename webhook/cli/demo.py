@@ -27,6 +27,7 @@ from rich.text import Text
 
 from webhook.cli.review import read_inputs, request_for
 from webhook.objects.request import UserInfo
+from webhook.objects.words import plural
 from webhook.sources.manifests import Manifest
 from webhook.tls.issue import CertificatePaths, ensure_development_certificates
 
@@ -147,7 +148,9 @@ def _show(console: Console, answers: list[Answer]) -> None:
         table.add_row(name, Text(word, style=style), Text("\n".join(answer.lines)))
     console.print(table)
     denied = sum(not answer.allowed for answer in answers)
-    console.print(f"{len(answers)} gangs, {len(answers) - denied} admitted, {denied} denied")
+    warned_count = sum(answer.allowed and bool(answer.lines) for answer in answers)
+    admitted = f"{len(answers) - denied} admitted" + (f" ({warned_count} with warnings)" if warned_count else "")
+    console.print(f"{plural(len(answers), 'object')} posted: {admitted}, {denied} denied")
 
 
 def _say_how_to_try(console: Console, certificates: CertificatePaths, port: int) -> None:
