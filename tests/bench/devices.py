@@ -91,6 +91,10 @@ def beside(run: Callable[[], Any], other: Callable[[], object]) -> tuple[str, st
 ALIGNED = {"g": claim(request("gpu", GPU, 2), request("nic", NIC, 2), match=ROOT)}
 
 
+def selecting(expression: str) -> Json:
+    return {"g": claim(request("gpu", GPU, 2, expression), request("nic", NIC, 1), match=ROOT)}
+
+
 def decision(where: Snapshot, pod_count: int, own: Mapping[str, Json]) -> object:
     """All that one request costs: reading the claims, the needs, the answer with its explanation."""
     demand = ready(gang(pod_count, own, topology=RACK), where)
@@ -115,13 +119,15 @@ def main() -> None:
         print(f"  feasible, 64 Pods in one rack: {times(lambda where=where: decision(where, 64, ALIGNED))}")
         assert isinstance(decision(where, 65, ALIGNED), Infeasible)
         print(f"  impossible, 65 Pods, explained: {times(lambda where=where: decision(where, 65, ALIGNED))}")
-        new = f'device.attributes["{GPU}"].index < 6 && device.driver == "{GPU}"'
-        unseen = {"g": claim(request("gpu", GPU, 2, new), request("nic", NIC, 1), match=ROOT)}
+        unseen = selecting(f'device.attributes["{GPU}"].index < 6 && device.driver == "{GPU}"')
+        taken = once(lambda where=where, unseen=unseen: decision(where, 8, unseen))[1]
+        print(f"  a selector not seen before, on an attribute that nobody has read: {taken}")
+        unseen = selecting(f'device.capacity["{GPU}"].memory.compareTo(quantity("80Gi")) >= 0')
         taken, others = beside(
             lambda where=where, unseen=unseen: decision(where, 8, unseen),
             lambda where=where: decision(where, 65, ALIGNED),
         )
-        print(f"  a selector not seen before: {taken}; decisions on another thread meanwhile: {others}")
+        print(f"  another one, while another thread decides: {taken}; decisions on that thread: {others}")
     long = " || ".join(f'device.attributes["{GPU}"].model == "m{i}"' for i in range(170))
     print(f"compiling a selector of {len(long)} characters: {once(lambda: selector(long))[1]}")
 
