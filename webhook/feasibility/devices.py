@@ -266,7 +266,7 @@ class _Maker:
     def pins(self, wanted: Wanted) -> bool:
         """Does the claim, once allocated, certainly tie its Pods to one node (createNodeSelector)? So it is where some
         request can only be satisfied by devices of one node."""
-        if not all(node.real and not node.open_labels for node in self.base.nodes):
+        if self.base.has_open or not self.base.is_real.all():
             return False
         return any(all(self._is_local(one) for one in request.alternatives) for request in wanted.requests)
 

@@ -209,21 +209,27 @@ class _Shelver:
         inventory = self.inventory
         open_everywhere = inventory.unclear.get(EVERYWHERE, frozenset())
         by_key: dict[Hashable, int] = {}
-        codes = np.empty(len(self.base.nodes), dtype=np.int64)
+        names = self.base.label(NAME_KEY)[1]
+        open_nodes: list[bool] = (self.base.is_open | ~self.base.is_real).tolist()
+        codes = np.empty(len(names), dtype=np.int64)
         selectors = self._selectors()
-        for index, node in enumerate(self.base.nodes):
-            name = node.name
+        for index, (name, is_open) in enumerate(zip(names, open_nodes, strict=True)):
             is_alone = self.is_by_node or self.has_rules or name in self.allocated_nodes
             local: Hashable = name if is_alone and name in inventory.local else inventory.groups.get(name, -1)
-            reached = tuple(i for i, found in enumerate(selectors) if found is None or _matches(found[0], node))
             opened = open_everywhere | inventory.unclear.get(name, frozenset())
-            is_open = not node.real or node.open_labels
-            key = (local, reached, opened, is_open)
+            key = (local, self._reached(selectors, index), opened, is_open)
             code = by_key.get(key)
             if code is None:
-                code = by_key[key] = self._code(node, local, opened, is_open)
+                code = by_key[key] = self._code(self.base.nodes[index], local, opened, is_open)
             codes[index] = code
         return Shelf(codes, tuple(self.stocks))
+
+    def _reached(self, selectors: Sequence[tuple[tuple[Term, ...] | None] | None], index: int) -> tuple[int, ...]:
+        """Which of the selectors hold for the node."""
+        if not selectors:
+            return ()  # making a Node of a row costs more than all the rest of it
+        node = self.base.nodes[index]
+        return tuple(i for i, found in enumerate(selectors) if found is None or _matches(found[0], node))
 
     def _selectors(self) -> list[tuple[tuple[Term, ...] | None] | None]:
         """The different node selectors of shared devices; None: all nodes."""

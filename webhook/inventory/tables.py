@@ -60,7 +60,7 @@ class Base:
     """The nodes that count for a question.
 
     table, rows: all nodes, and which of them count. amounts: int64 [shape, resource]. codes: int64 [4, node]: indices into `amounts`, `taint_sets`, `port_sets`,
-    and 1 where the hostname label is missing. is_open: bool [node].
+    and 1 where the hostname label is missing. is_open, is_real: bool [node].
     has_unique_hostnames: every node has a hostname label of its own. devices: Snapshot.devices. prepared: what the
     device engine keeps with the table.
     """
@@ -90,6 +90,8 @@ class Base:
         is_open, values = self._distinct("open_labels")
         self.is_open: Bools = np.array(values, dtype=np.bool_)[is_open]
         self.has_open = bool(self.is_open.any())
+        is_real, values = self._distinct("real")
+        self.is_real: Bools = np.array(values, dtype=np.bool_)[is_real]
 
     def _distinct(self, name: str) -> tuple[Ints, list[Any]]:
         """int64 [node] and the values that these nodes have."""
