@@ -1,4 +1,5 @@
-"""docs/rules/: one page per rule and mutation, from its docstring and META, and an index. `--check` only compares.
+"""Pages made from the code: docs/rules/ (one page per rule and mutation, from its docstring and META, and an index), and
+docs/operations/settings-and-metrics.md. `--check` only compares.
 
 Run through `make docs`; `make check` fails when a page is stale.
 """
@@ -10,9 +11,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import operations_page
+
 from webhook.reports.pages import FAMILIES, Page, all_pages, markdown
 
-FOLDER = Path(__file__).parent.parent / "docs" / "rules"
+DOCS = Path(__file__).parent.parent / "docs"
+OPERATIONS = "operations/settings-and-metrics.md"
 
 
 def main() -> int:
@@ -20,21 +24,23 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, fail if a page is stale")
     check = parser.parse_args().check
     pages = all_pages()
-    wanted = {f"{page.id}.md": markdown(page) for page in pages} | {"README.md": _index(pages)}
-    present = {path.name: path.read_text() for path in FOLDER.glob("*.md")} if FOLDER.is_dir() else {}
+    wanted = {f"rules/{page.id}.md": markdown(page) for page in pages}
+    wanted |= {"rules/README.md": _index(pages), OPERATIONS: operations_page.page()}
+    files = [*(DOCS / "rules").glob("*.md"), DOCS / OPERATIONS]
+    present = {path.relative_to(DOCS).as_posix(): path.read_text() for path in files if path.is_file()}
     stale = sorted(name for name in {*wanted, *present} if wanted.get(name) != present.get(name))
     if check:
         for name in stale:
-            print(f"docs/rules/{name} is not what the code says: run `make docs`")
+            print(f"docs/{name} is not what the code says: run `make docs`")
         return 1 if stale else 0
-    FOLDER.mkdir(parents=True, exist_ok=True)
     for name in stale:
-        path = FOLDER / name
+        path = DOCS / name
         if name in wanted:
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(wanted[name])
         else:
             path.unlink()
-    print(f"docs/rules: {len(wanted)} pages, {len(stale)} changed")
+    print(f"docs: {len(wanted)} pages, {len(stale)} changed")
     return 0
 
 
