@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -27,8 +26,8 @@ from webhook.observe.log import make_logger
 from webhook.observe.metrics import Metrics
 from webhook.observe.observer import RequestObserver
 from webhook.observe.quota import QuotaMetrics
-from webhook.policy.load import LoadedPolicies, PolicyError, default_policies, load_policies
-from webhook.policy.reload import PolicyFiles
+from webhook.policies import load_policy, policies_of
+from webhook.policy.load import LoadedPolicies, PolicyError
 from webhook.quota.ledger import Ledger
 from webhook.quota.model import QuotaError
 from webhook.quota.pricer import counted_among, quotas_among
@@ -104,35 +103,6 @@ def check(settings: Settings) -> list[str]:
     except (ManifestError, QuotaError, OSError) as error:
         return [str(error)]
     return []
-
-
-# ---- policy -----------------------------------------------------------------------------------------------------
-def load_policy(paths: Iterable[Path]) -> LoadedPolicies:
-    """The policy of these files, checked against the catalogues; none: every rule at its default. Raises PolicyError."""
-    paths = tuple(paths)
-    return load_policies(paths, known=KNOWN, today=datetime.now(UTC).date()) if paths else default_policies()
-
-
-def policies_of(paths: tuple[Path, ...], log: FilteringBoundLogger, metrics: Metrics) -> Callable[[], LoadedPolicies]:
-    """The policy as it is now, reloaded when its files change. Raises PolicyError."""
-
-    def on_reload(new: LoadedPolicies, old: LoadedPolicies) -> None:
-        metrics.reloaded("policy", failed=False)
-        log.info("policy reloaded", version=new.version, before=old.version, warnings=list(map(str, new.warnings)))
-
-    def on_error(error: PolicyError) -> None:
-        metrics.reloaded("policy", failed=True)
-        log.error("policy unusable, the old one stays in force", problems=list(map(str, error.problems)))
-
-    if not paths:
-        return partial(_same, default_policies())
-    policies = PolicyFiles(paths, partial(load_policy, paths), on_reload=on_reload, on_error=on_error)
-    log.info("policy loaded", version=policies().version, warnings=list(map(str, policies().warnings)))
-    return policies
-
-
-def _same(policies: LoadedPolicies) -> LoadedPolicies:
-    return policies
 
 
 # ---- facts and quotas -------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.edge.reviews import Raw, review
 from webhook.admission.pipeline import Pipeline
+from webhook.policies import load_policy
 from webhook.sources.folder import BUILT_IN_OBJECTS, ObjectSetSource
-from webhook.wsgi import load_policy
 
 POD_REVIEW_BYTES = 2300
 """About the size of the review of a small member Pod, for comparison with earlier measurements."""

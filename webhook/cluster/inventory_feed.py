@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -67,6 +68,8 @@ class InventoryFeed:
         self._missing = {kind: f"the agent does not watch {kind} objects at the moment" for kind in KINDS}
         self._nodes: dict[str, _NodeRow] = {}
         self._gone: dict[str, tuple[float, _NodeRow]] = {}
+        # Nodes of one kind offer the same.
+        self._same: dict[frozenset[tuple[str, int]], Mapping[str, int]] = {}
         self._slices: dict[str, tuple[_Stamp, Slice]] = {}
         self._had_slices = False
         self._reader = Reader()
@@ -195,6 +198,7 @@ class InventoryFeed:
             self._builder = node_table.TableBuilder(everyone)
             self._rows = {node.name: index for index, node in enumerate(everyone)}
             self._changed_row_count = 0
+            self._same.clear()
         for name in self._changed_rows:
             self._builder.change(self._rows[name], self._nodes[name].node)
         self._changed_row_count += len(self._changed_rows)
@@ -246,8 +250,12 @@ class InventoryFeed:
         notes = Notes()
         node = read_node(msgspec.json.decode(raw, type=NodeObject), notes)
         before = old.node if old is not None else self._gone[name][1].node if name in self._gone else None
-        if before is not None:
-            node = replace(node, potential=_most(before, node))
+        node = replace(
+            node,
+            labels={sys.intern(key): sys.intern(value) for key, value in node.labels.items()},
+            allocatable=self._same.setdefault(frozenset(node.allocatable.items()), node.allocatable),
+            potential=node.potential if before is None else _most(before, node),
+        )
         self._nodes[name] = _NodeRow(stamp, node, notes if notes.signs or notes.problems else None)
         self._gone.pop(name, None)
         self._touch(lasting=old is None or _lasting(old.node) != _lasting(node))
