@@ -19,6 +19,7 @@ import structlog
 
 from webhook.cluster.connection import Connection
 from webhook.cluster.inventory_feed import InventoryFeed
+from webhook.cluster.marks_map import Keeper, MarksMap
 from webhook.cluster.published import Files
 from webhook.cluster.reconciler import Policies, Reconciler, Report
 from webhook.cluster.store import STORE_FILE, StoreWriter
@@ -45,8 +46,9 @@ def run(
     *,
     quotas: Quotas | None = None,
     inventory: bool = True,
+    namespace: str = "muster-system",
 ) -> None:
-    """inventory: watch nodes and devices too. Until SIGTERM, SIGINT or `stop`. Raises where the kubeconfig or the directory cannot be used at all."""
+    """inventory: watch nodes and devices too. namespace: Muster's own. Until SIGTERM, SIGINT or `stop`. Raises where the kubeconfig or the directory cannot be used at all."""
     stopping = stop or threading.Event()
     if stop is None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -61,9 +63,16 @@ def run(
     feed = InventoryFeed(store, Files(snapshot_directory)) if inventory else None
     for thread in threads(connection, store, feed, stopping, report):
         thread.start()
+    reconciler = _reconciler(connection, quotas, report)
+    counting = None if reconciler is None else threading.Thread(target=reconciler.run, args=(stopping,), daemon=True)
+    if counting is not None:
+        counting.start()
     if feed is not None:
+        marks = MarksMap(connection, namespace)
+        leads = reconciler.is_leader if reconciler is not None else bool
+        keeper = Keeper(marks, feed, leads, report)
+        threading.Thread(target=keeper.run, args=(stopping,), name="high-water", daemon=True).start()
         threading.Thread(target=feed.run, args=(stopping, report), name="inventory", daemon=True).start()
-    counting = _start_counting(connection, quotas, stopping, report)
     while not stopping.wait(BEAT_SECONDS):
         try:
             store.beat()
@@ -75,12 +84,10 @@ def run(
     store.close()
 
 
-def _start_counting(
-    connection: Connection, quotas: Quotas | None, stop: threading.Event, report: Report
-) -> threading.Thread | None:
+def _reconciler(connection: Connection, quotas: Quotas | None, report: Report) -> Reconciler | None:
     if quotas is None:
         return None
-    reconciler = Reconciler(
+    return Reconciler(
         connection,
         quotas.policies,
         namespace=quotas.namespace,
@@ -88,6 +95,3 @@ def _start_counting(
         journal=quotas.journal,
         reservation_seconds=quotas.reservation_seconds,
     )
-    thread = threading.Thread(target=reconciler.run, args=(stop,), name="quota-leader", daemon=True)
-    thread.start()
-    return thread

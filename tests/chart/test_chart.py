@@ -17,6 +17,7 @@ from tests.chart.conftest import CHART, Helm, JsonObject, Template, of_kind, onl
 from webhook.admission.known import KNOWN
 from webhook.cli.policies import SHIPPED
 from webhook.cluster.inventory_kinds import INVENTORY_KINDS
+from webhook.cluster.marks_map import CONFIG_MAP
 from webhook.objects.kinds import KINDS
 from webhook.policy.load import LoadedPolicies, load_policies
 from webhook.registration.render import ServiceRef, Target, render_webhook_configurations
@@ -110,7 +111,8 @@ def test_the_registration_can_be_left_to_muster(template: Template) -> None:
 # -- policy -----------------------------------------------------------------------------------------------------------
 def test_the_config_map_holds_files_that_muster_reads_as_it_will_find_them(template: Template, tmp_path: Path) -> None:
     part = HEAD.replace("Policy", "PolicyPart") + "spec: {tiers: [{name: gold, priorityClasses: [g]}]}\n"
-    data = only(template(policy={"name": "strict", "parts": {"team-a.yaml": part}}), "ConfigMap")["data"]
+    maps = of_kind(template(policy={"name": "strict", "parts": {"team-a.yaml": part}}), "ConfigMap")
+    (data,) = (one["data"] for one in maps if one["metadata"]["name"] == "muster-policy")
     for name, text in data.items():
         (tmp_path / name).write_text(text)
 
@@ -285,6 +287,16 @@ def test_muster_may_read_exactly_the_kinds_it_knows(template: Template) -> None:
     assert verbs.pop(("update",)) == ["tierquotas/status"]
     assert verbs.pop(("create",)) == ["events"]
     assert set(verbs) == {("get", "list", "watch")}
+
+
+def test_the_high_water_marks_are_the_leaders_and_only_they(template: Template) -> None:
+    """One ConfigMap by name, without content that an upgrade would write over, and no right to make another."""
+    objects = template()
+    (marks,) = (one for one in of_kind(objects, "ConfigMap") if one["metadata"]["name"] == CONFIG_MAP)
+    (rule,) = (rule for rule in only(objects, "Role")["rules"] if rule["resources"] == ["configmaps"])
+
+    assert not marks.keys() & {"data", "binaryData"}
+    assert (rule["resourceNames"], rule["verbs"]) == ([CONFIG_MAP], ["get", "patch"])
 
 
 # -- values -------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,9 @@ from tests.chart.conftest import CHART, Helm
 from tests.cluster.client import JsonObject
 from tests.cluster.cluster import Cluster
 from tests.registration.counting import pod_group
+from webhook.cluster.connection import Connection
+from webhook.cluster.marks_map import MarksMap
+from webhook.inventory.marks import Marks
 from webhook.objects.kinds import KINDS
 
 RELEASE = "muster"
@@ -51,6 +54,23 @@ def test_an_upgrade_keeps_the_certificate_and_takes_the_new_policy(
     assert {webhook["clientConfig"]["caBundle"] for webhook in webhooks} == {before["ca.crt"]}
     config_map = control_plane.api.get(f"/api/v1/namespaces/{installed}/configmaps/muster-policy").expect()
     assert "name: strict" in config_map["data"]["policy.yaml"]
+
+
+def test_the_high_water_marks_are_written_by_muster_and_kept_by_an_upgrade(
+    control_plane: Cluster, helm_command: Helm, installed: str
+) -> None:
+    """With the rights that the chart gives, and a compare-and-swap."""
+    marks = Marks(nodes={"a": {"nvidia.com/gpu": ((8, 1.0),)}})
+    store = MarksMap(Connection(control_plane.service_account_kubeconfig(installed, RELEASE)), installed)
+    empty, version = store.read()
+    assert (empty, store.write(marks, version)) == (Marks(), True)
+    assert store.write(Marks(), version) is False  # somebody wrote in between
+
+    words = ["upgrade", RELEASE, CHART, "--namespace", installed, "--set", "policy.name=strict"]
+    result = helm_command(*words, KUBECONFIG=str(control_plane.kubeconfig()))
+
+    assert result.returncode == 0, result.stderr
+    assert store.read()[0] == marks
 
 
 def test_muster_can_be_installed_and_scaled_while_it_is_dead(

@@ -10,17 +10,19 @@ import msgspec
 import pytest
 
 from webhook.cluster.inventory import LiveInventory
-from webhook.cluster.inventory_feed import GONE_SECONDS, InventoryFeed
+from webhook.cluster.inventory_feed import InventoryFeed
 from webhook.cluster.inventory_kinds import INVENTORY_KINDS, kept
 from webhook.cluster.published import Files
 from webhook.cluster.store import StoreReader, StoreWriter
 from webhook.inventory import tables
 from webhook.inventory.build import read_node
 from webhook.inventory.devices import DeviceInventory
+from webhook.inventory.marks import GONE_SECONDS, MARK_SECONDS, Marks, decoded, encoded
 from webhook.inventory.snapshot import Question, Snapshot
 from webhook.policy.model import Cluster
 
 GPU = "nvidia.com/gpu"
+NO_MARKS = Marks()
 NODE_TYPE = INVENTORY_KINDS[0].type
 
 
@@ -32,11 +34,24 @@ class Rig:
         self.cluster = Cluster()
         self.folder = folder
         self.writer = StoreWriter(folder / "facts.sqlite")
-        self.feed = InventoryFeed(self.writer, Files(folder), lambda: self.now)
+        self.feed = self.new_feed()
         self.inventory = LiveInventory(
             StoreReader(folder / "facts.sqlite"), folder, lambda: self.cluster, lambda: self.now
         )
         self.writer.beat()
+
+    def new_feed(self, *, marks: Marks | None = NO_MARKS) -> InventoryFeed:
+        """An agent that has just started; its machine's clocks are an hour apart. marks: None if not loaded."""
+        feed = InventoryFeed(self.writer, Files(self.folder), lambda: self.now, lambda: self.now + 3600)
+        if marks is not None:
+            feed.load(marks)
+        return feed
+
+    def restart(self, marks: Marks | None) -> None:
+        """Another agent, which knows of the past what is written down."""
+        self.writer = StoreWriter(self.folder / "facts.sqlite")
+        self.writer.beat()
+        self.feed = self.new_feed(marks=marks)
 
     def list_all(self, *nodes: dict[str, Any]) -> None:
         for kind in ("DeviceClass", "RuntimeClass", "ResourceSlice"):
@@ -308,8 +323,8 @@ def test_devices_are_part_of_it_and_a_slice_that_is_gone_too(rig: Rig) -> None:
 
     assert isinstance(first.devices, DeviceInventory)
     assert isinstance(second.devices, DeviceInventory)
-    assert [one.name for one in first.devices.local["a"]] == ["d0", "d1"]
-    assert [one.name for one in second.devices.local["a"]] == ["d0"]
+    assert [one.name for one in first.devices.devices()] == ["d0", "d1"]
+    assert [one.name for one in second.devices.devices()] == ["d0"]
     assert first.version != second.version
 
 
@@ -358,3 +373,136 @@ def test_a_new_version_has_the_tables_that_requests_asked_for(rig: Rig) -> None:
     rig.put(node("b", "4"))
 
     assert ("kinds", Question.NEVER, ("rack",), ("rack",)) in rig.look().prepared
+
+
+# ---- high-water marks ------------------------------------------------------------------------------------------------
+def written(rig: Rig) -> Marks:
+    """What the leader writes, as the next agent reads it."""
+    marks = rig.feed.marks()
+    assert marks is not None
+    return decoded(encoded(marks, rig.now))
+
+
+def test_until_the_marks_are_loaded_it_is_incomplete(rig: Rig) -> None:
+    rig.list_all(node("a"))
+    rig.look()
+    rig.restart(None)
+    rig.list_all(node("a"))
+
+    waiting = rig.look()
+    rig.feed.cannot_load("the ConfigMap cannot be read")
+    refused = rig.look()
+    unknown = rig.feed.marks()
+    rig.feed.load(Marks())
+
+    assert waiting.complete.reason == "the high-water marks of nodes and devices are not loaded yet"
+    assert refused.complete.reason == "the ConfigMap cannot be read"
+    assert unknown is None
+    assert rig.look().complete.holds
+
+
+def test_what_a_node_had_survives_a_restart_for_three_days(rig: Rig) -> None:
+    rig.list_all(node("a"))
+    rig.look()
+    rig.put(node("a", "4"))
+    rig.look(3600)
+    rig.put(node("a", "0"))
+    rig.look()
+
+    rig.restart(written(rig))
+    rig.list_all(node("a", "0"))
+    assert gpus(rig.look()) == 8
+    rig.look(MARK_SECONDS - 1800)
+    assert gpus(rig.look()) == 4
+    rig.look(3600)
+    assert gpus(rig.look()) == 0
+
+
+def test_a_deleted_node_survives_a_restart_for_ten_minutes(rig: Rig) -> None:
+    rig.list_all(node("a"), node("b"))
+    rig.look()
+    rig.feed.delete("Node", "", "b")
+    rig.look()
+
+    rig.restart(written(rig))
+    rig.list_all(node("a"))
+    assert gpus(rig.look(60)) == 16
+    rig.look(GONE_SECONDS)
+    assert gpus(rig.look()) == 8
+
+
+def test_a_node_that_comes_back_with_less_may_have_more_again(rig: Rig) -> None:
+    rig.list_all(node("a"), node("b"))
+    rig.look()
+    rig.feed.delete("Node", "", "b")
+    rig.look()
+
+    rig.put(node("b", "0"))
+
+    assert gpus(rig.look()) == 16
+
+
+def test_devices_of_a_slice_that_is_gone_count_for_never_alone(rig: Rig) -> None:
+    rig.list_all(node("a"))
+    rig.put_slice("a", "d0", "d1")
+    rig.look()
+    rig.feed.delete("ResourceSlice", "", "a")
+    rig.look()
+
+    rig.restart(written(rig))
+    rig.list_all(node("a"))
+    gone = rig.look().devices
+    rig.put_slice("a", "d0", "d1")
+    back = rig.look().devices
+
+    assert isinstance(gone, DeviceInventory)
+    assert isinstance(back, DeviceInventory)
+    assert [(one.name, one.is_former) for one in gone.local["a"]] == [("d0", True), ("d1", True)]
+    assert [(one.name, one.is_former) for one in back.local["a"]] == [("d0", False), ("d1", False)]
+    assert written(rig).slices == {}
+
+
+def test_a_device_that_a_slice_lost_is_remembered(rig: Rig) -> None:
+    rig.list_all(node("a"))
+    rig.put_slice("a", "d0", "d1")
+    rig.look()
+    rig.put_slice("a", "d0")
+
+    found = rig.look().devices
+
+    assert isinstance(found, DeviceInventory)
+    assert [(one.name, one.is_former) for one in found.local["a"]] == [("d0", False), ("d1", True)]
+
+
+@pytest.mark.parametrize(("change", "closed"), [(lambda: node("a"), True), (unready, True), (relabelled, False)])
+def test_the_ten_minutes_survive_a_restart(rig: Rig, change: Callable[[], dict[str, Any]], closed: bool) -> None:
+    """Where nothing that lasts has changed while nobody looked."""
+    rig.list_all(node("a"))
+    rig.look()
+    rig.look(500)
+    marks = written(rig)
+
+    rig.restart(marks)
+    rig.now += 50
+    rig.list_all(change())
+    assert not rig.look().closed.holds
+
+    assert rig.look(60).closed.holds is closed
+
+
+def test_more_than_a_config_map_holds_makes_it_incomplete(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webhook.inventory.marks.ENCODED_BYTES_MAX", 100)
+    rig.list_all(node("a"))
+    rig.put_slice("a", "d0", "d1")
+    rig.look()
+    rig.feed.delete("ResourceSlice", "", "a")
+    rig.look()
+    marks = rig.feed.marks()
+    assert marks is not None
+
+    rig.restart(decoded(encoded(marks, rig.now + 3600)))
+    rig.list_all(node("a"))
+
+    assert "more nodes and devices changed" in rig.look().complete.reason
+    rig.look(MARK_SECONDS)
+    assert rig.look().complete.holds

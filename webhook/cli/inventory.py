@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,8 @@ import yaml
 
 from webhook.cli.options import Kubeconfig
 from webhook.cluster.connection import PAGE_OBJECT_COUNT, Connection, ReadState
+from webhook.cluster.marks_map import MarksMap, UnreadError
+from webhook.inventory.marks import Marks, exported
 from webhook.objects.words import plural
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The inventory of a cluster.")
@@ -54,11 +57,12 @@ def export(
     kubeconfig: Kubeconfig = None,
     anonymize: Annotated[bool, typer.Option("--anonymize", help="replace names of nodes and Pods")] = False,
     pods: Annotated[bool, typer.Option("--pods", help="also Pods, for what fits now")] = False,
+    namespace: Annotated[str, typer.Option(help="Muster's own, which holds what nodes had lately")] = "muster-system",
 ) -> None:
     """Write the nodes, devices and classes of a cluster, as far as Muster reads them. Exit 2: they cannot be read."""
     connection = Connection(kubeconfig or _default_kubeconfig())
     try:
-        objects = list(inventory_objects(connection, with_pods=pods))
+        objects = list(exported(inventory_objects(connection, with_pods=pods), _marks(connection, namespace)))
     except ExportError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
@@ -72,6 +76,15 @@ def export(
         # -o FILE is how this was called before -o meant a format everywhere.
         Path(output).write_text(text)
         print(f"{plural(len(objects), 'object')} in {output}", file=sys.stderr)
+
+
+def _marks(connection: Connection, namespace: str) -> Marks:
+    """What nodes and slices had in the last days. Who may not read it is told what is missing."""
+    try:
+        return MarksMap(connection, namespace).read()[0].without_old(time.time())
+    except UnreadError as error:
+        print(f"note: {error}; the export leaves it out", file=sys.stderr)
+        return Marks()
 
 
 def as_yaml(document: Any) -> str:

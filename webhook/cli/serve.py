@@ -161,7 +161,13 @@ def _agent(settings: Settings) -> None:
         reservation_seconds=settings.reservation_seconds,
         journal=QuotaMetrics(),
     )
-    agent.run(settings.snapshot_dir, settings.kubeconfig, quotas=quotas, inventory=settings.inventory)
+    agent.run(
+        settings.snapshot_dir,
+        settings.kubeconfig,
+        quotas=quotas,
+        inventory=settings.inventory,
+        namespace=settings.namespace,
+    )
 
 
 def main(words: list[str]) -> None:

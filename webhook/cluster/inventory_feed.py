@@ -16,6 +16,7 @@ import sqlite3
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -26,6 +27,15 @@ from webhook.cluster.published import Files, Manifest
 from webhook.inventory import device_table, node_table
 from webhook.inventory.build import NodeObject, Notes, gone, mapped_by, overhead_of, read_node
 from webhook.inventory.devices import Reader, Slice, assemble
+from webhook.inventory.marks import (
+    GONE_SECONDS,
+    Amounts,
+    Former,
+    Marks,
+    lasting,
+    raw_node,
+    still,
+)
 from webhook.inventory.snapshot import Node
 from webhook.objects import core
 
@@ -33,14 +43,16 @@ from webhook.objects import core
 BUILD_SHARE_MAX = 0.1
 # A change waits so long for others.
 CALM_SECONDS = 0.2
-# A node that was deleted is replaced within this time, or it is not.
-GONE_SECONDS = 600.0
 LOOK_SECONDS = 1.0
+# Marks end after days: to look for those that did is not urgent.
+OLD_SECONDS = 60.0
 KINDS = ("Node", "DeviceClass", "RuntimeClass", "ResourceSlice")
 # After so many changed rows a table holds enough values that no node has any more to be made anew.
 _CHANGED_ROW_COUNT_MAX = 2000
 # Equal devices share what they say; what devices said that are gone is forgotten where it is more than this times the rest.
 _SHAPE_GROWTH_MAX = 2
+
+MARKS = "marks"
 
 _Stamp = int
 
@@ -53,30 +65,57 @@ class Board(Protocol):
 
 @dataclass(slots=True)
 class _NodeRow:
+    """stamp: of all that is read; lasting: of what does not change in a closed cluster. written: what the node itself says of
+    what it had."""
+
     stamp: _Stamp
+    lasting: _Stamp
     node: Node
+    written: Mapping[str, int]
     notes: Notes | None
+
+
+@dataclass(slots=True)
+class _SliceRow:
+    """packed: the JSON, compressed, since a slice that goes is remembered as it was."""
+
+    stamp: _Stamp
+    read: Slice
+    packed: bytes
 
 
 class InventoryFeed:
     """A sink of the watchers, from several threads; `run` publishes, in one of its own."""
 
-    def __init__(self, board: Board, files: Files, clock: Callable[[], float] = time.monotonic) -> None:
-        self._board, self._files, self._clock = board, files, clock
+    def __init__(
+        self,
+        board: Board,
+        files: Files,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._board, self._files, self._clock, self._wall = board, files, clock, wall
         self._lock = threading.Lock()
         self._wake = threading.Event()
+        # Why nothing is complete, by kind; the marks are one more thing to wait for.
         self._missing = {kind: f"the agent does not watch {kind} objects at the moment" for kind in KINDS}
+        self._missing[MARKS] = "the high-water marks of nodes and devices are not loaded yet"
         self._nodes: dict[str, _NodeRow] = {}
-        self._gone: dict[str, tuple[float, _NodeRow]] = {}
         # Nodes of one kind offer the same.
         self._same: dict[frozenset[tuple[str, int]], Mapping[str, int]] = {}
-        self._slices: dict[str, tuple[_Stamp, Slice]] = {}
-        self._had_slices = False
+        self._slices: dict[str, _SliceRow] = {}
         self._reader = Reader()
         self._classes: dict[str, tuple[_Stamp, dict[str, Any]]] = {}
         self._overheads: dict[str, tuple[_Stamp, core.ResourceList]] = {}
         self._unreadable: dict[tuple[str, str], str] = {}
-        self._changed_at = clock()
+        self._marks: dict[str, dict[str, Amounts]] = {}
+        self._gone: dict[str, Former] = {}
+        self._former_slices: dict[str, Former] = {}
+        self._overflowed_at: float | None = None
+        self._stored: Marks | None = None
+        self._is_known = False
+        self._changed_at, self._changed_wall = clock(), wall()
+        self._old_at = clock()
         self._builder: node_table.TableBuilder | None = None
         self._rows: dict[str, int] = {}
         self._changed_rows: set[str] = set()
@@ -123,6 +162,107 @@ class InventoryFeed:
         else:
             self.unsynced(kind, reason)
 
+    # ---- marks ----------------------------------------------------------------------------------------------------------
+    def load(self, marks: Marks) -> None:
+        """What was written down: by a former leader, or before this agent started."""
+        with self._lock:
+            if not self._is_known:
+                self._stored = marks
+            both = self._all_marks().merged(marks).without_old(self._wall())
+            self._marks, self._former_slices, self._overflowed_at = both.nodes, both.slices, both.overflowed_at
+            self._gone = {name: former for name, former in both.gone.items() if name not in self._nodes}
+            for name in self._marks.keys() & self._nodes.keys():
+                self._nodes[name].node = self._marked(name)
+            self._missing.pop(MARKS, None)
+            self._touch_nodes()
+            self._devices_dirty = True
+        self._wake.set()
+
+    def cannot_load(self, reason: str) -> None:
+        """Why the marks are still missing."""
+        with self._lock:
+            if MARKS in self._missing:
+                self._missing[MARKS] = reason
+
+    def marks(self) -> Marks | None:
+        """What is to be written down; None before everything was seen once."""
+        with self._lock:
+            return self._all_marks().without_old(self._wall()) if self._is_known else None
+
+    def _all_marks(self) -> Marks:
+        return Marks(
+            changed_at=self._changed_wall,
+            fingerprint=self._fingerprint() if self._is_known else "",
+            nodes={name: dict(amounts) for name, amounts in self._marks.items()},
+            gone=dict(self._gone),
+            slices=dict(self._former_slices),
+            overflowed_at=self._overflowed_at,
+        )
+
+    def _fingerprint(self) -> str:
+        """Of all that does not change in a closed cluster."""
+        total = sum(row.lasting for row in self._nodes.values()) + sum(row.stamp for row in self._slices.values())
+        total += sum(stamp for rows in (self._classes, self._overheads) for stamp, _ in rows.values())
+        return f"{total % 2**64:016x}"
+
+    def _know(self) -> None:
+        """Everything has been seen once: where it is as it was written down, it is unchanged since then."""
+        self._is_known = True
+        stored, now = self._stored, self._wall()
+        if stored is not None and stored.fingerprint == self._fingerprint() and stored.changed_at <= now:
+            self._changed_at, self._changed_wall = self._clock() - (now - stored.changed_at), stored.changed_at
+        self._stored = None
+
+    def _remember(self, name: str, before: Node, after: Node) -> None:
+        """A node has less of something than it had."""
+        now = self._wall()
+        for resource, amount in before.allocatable.items():
+            if amount > after.allocatable.get(resource, 0):
+                known = self._marks.setdefault(name, {})
+                known[resource] = lasting((*still(known.get(resource, ()), now), (amount, now)))
+
+    def _marked(self, name: str) -> Node:
+        """The node with what it had."""
+        row = self._nodes[name]
+        highest = dict(row.written)
+        for resource, seen in self._marks.get(name, {}).items():
+            if seen:
+                highest[resource] = max(seen[0][0], highest.get(resource, 0))
+        has = row.node.allocatable
+        return replace(row.node, potential={key: most for key, most in highest.items() if most > has.get(key, 0)})
+
+    def _remember_slice(self, row: _SliceRow, left: Iterable[str] = ()) -> None:
+        """Devices are gone. left: names of those that are still there."""
+        if {device.name for device in row.read.devices} - set(left):
+            raw = {
+                "metadata": {"name": row.read.name},
+                "spec": msgspec.json.decode(zlib.decompress(row.packed))["spec"],
+            }
+            self._former_slices[f"{row.read.name}/{row.stamp:x}"] = Former(self._wall(), raw)
+
+    def _forget(self) -> None:
+        """What counts no more."""
+        now = self._wall()
+        for name in [name for name, former in self._gone.items() if now - former.at >= GONE_SECONDS]:
+            del self._gone[name]
+            self._marks.pop(name, None)
+            self._touch_nodes()
+        if self._clock() - self._old_at < OLD_SECONDS:
+            return
+        self._old_at = self._clock()
+        kept = self._all_marks().without_old(now)
+        if kept.overflowed_at != self._overflowed_at:
+            self._overflowed_at = kept.overflowed_at
+            self._touch()
+        if kept.nodes != self._marks:
+            ended, self._marks = self._marks, kept.nodes
+            for name in ended.keys() & self._nodes.keys():
+                self._nodes[name].node = self._marked(name)
+            self._touch_nodes()
+        if len(kept.slices) != len(self._former_slices):
+            self._former_slices = kept.slices
+            self._touch(devices=True)
+
     # ---- publishing ---------------------------------------------------------------------------------------------------
     def run(self, stop: threading.Event, report: Callable[[str, dict[str, Any]], None]) -> None:
         """Until `stop` is set. A full disk is reported and tried again."""
@@ -138,31 +278,34 @@ class InventoryFeed:
         """Publishes what is due."""
         with self._lock:
             now = self._clock()
-            for name in [name for name, (at, _) in self._gone.items() if now - at > GONE_SECONDS]:
-                del self._gone[name]
-                self._touch_nodes()
+            self._forget()
             reason = next(iter(self._missing.values()), "")
-            if reason:
+            if any(kind in self._missing for kind in KINDS):
                 if self._manifest is not None and self._manifest.reason != reason:
                     self._publish(msgspec.structs.replace(self._manifest, reason=reason))
                 return
-            is_back = self._manifest is None or self._manifest.reason
+            if not reason and not self._is_known:
+                self._know()
+            has_news = self._manifest is None or self._manifest.reason != reason
             is_due = self._dirty and (
                 now - self._dirty_at >= CALM_SECONDS and now - self._built_at >= self._build_seconds / BUILD_SHARE_MAX
             )
-            if is_back or is_due:
-                self._build()
+            if has_news or is_due:
+                self._build(reason)
                 self._built_at = self._clock()
                 self._build_seconds = self._built_at - now
 
-    def _build(self) -> None:
+    def _build(self, reason: str) -> None:
         old = self._manifest
         nodes, devices = (old.nodes, old.devices) if old is not None else ("", "")
         if self._nodes_dirty:
             nodes = self._files.write("nodes", node_table.packed(self._table()))
         if self._devices_dirty:
-            devices = self._files.write("devices", self._packed_devices()) if self._had_slices else ""
+            has_any = self._slices or self._former_slices
+            devices = self._files.write("devices", self._packed_devices()) if has_any else ""
         notes = Notes(problems=list(self._unreadable.values()))
+        if self._overflowed_at is not None:
+            notes.problems.append("more nodes and devices changed in the last days than the high-water marks hold")
         for row in self._nodes.values():
             if row.notes is not None:
                 notes.add(row.notes)
@@ -170,7 +313,7 @@ class InventoryFeed:
             Manifest(
                 nodes=nodes,
                 devices=devices,
-                reason="",
+                reason=reason,
                 version=self._version(),
                 changed_at=self._changed_at,
                 signs=notes.signs,
@@ -193,7 +336,7 @@ class InventoryFeed:
     def _table(self) -> node_table.NodeTable:
         if self._builder is None or self._changed_row_count > _CHANGED_ROW_COUNT_MAX:
             everyone = [row.node for row in self._nodes.values()]
-            everyone += [gone(row.node) for _, row in self._gone.values()]
+            everyone += [self._gone_node(name) for name in self._gone]
             everyone.sort(key=lambda node: node.name)
             self._builder = node_table.TableBuilder(everyone)
             self._rows = {node.name: index for index, node in enumerate(everyone)}
@@ -205,21 +348,36 @@ class InventoryFeed:
         self._changed_rows.clear()
         return self._builder.table()
 
+    def _gone_node(self, name: str) -> Node:
+        return gone(read_node(msgspec.convert(self._gone[name].raw, NodeObject), Notes()))
+
     def _packed_devices(self) -> bytes:
+        there = {device.id for row in self._slices.values() for device in row.read.devices if self._former_slices}
+        former: list[Slice] = []
+        for key, one in list(self._former_slices.items()):
+            read = Reader().read_slice(one.raw)
+            if all(device.id in there for device in read.devices):
+                del self._former_slices[key]  # all of it is back
+            else:
+                former.append(read)
+        found = assemble(
+            (row.read for row in self._slices.values()),
+            classes=(raw for _, raw in self._classes.values()),
+            former=former,
+        )
         if self._reader.shape_count > _SHAPE_GROWTH_MAX * (
-            1000 + sum(len(s.devices) for _, s in self._slices.values())
+            1000 + sum(len(row.read.devices) for row in self._slices.values())
         ):
             self._reader = Reader()
-        found = assemble((one for _, one in self._slices.values()), classes=(raw for _, raw in self._classes.values()))
         return device_table.packed(found)
 
     def _version(self) -> str:
         """The same for every replica that sees the same: a sum, so that no order matters."""
-        total = sum(row.stamp for row in self._nodes.values()) + sum(
-            _stamp(row.node.name) for _, row in self._gone.values()
-        )
-        for rows in (self._slices, self._classes, self._overheads):
-            total += sum(row[0] for row in rows.values())
+        total = sum(row.stamp for row in self._nodes.values()) + sum(row.stamp for row in self._slices.values())
+        total += sum(stamp for rows in (self._classes, self._overheads) for stamp, _ in rows.values())
+        for name, amounts in self._marks.items():
+            total += _stamp(repr((name, sorted((resource, seen[:1]) for resource, seen in amounts.items()))))
+        total += sum(map(_stamp, (*self._gone, *self._former_slices)))
         return f"{total % 2**64:016x}"
 
     # ---- rows -----------------------------------------------------------------------------------------------------------
@@ -248,17 +406,22 @@ class InventoryFeed:
         if old is not None and old.stamp == stamp:
             return
         notes = Notes()
-        node = read_node(msgspec.json.decode(raw, type=NodeObject), notes)
-        before = old.node if old is not None else self._gone[name][1].node if name in self._gone else None
+        read = read_node(msgspec.json.decode(raw, type=NodeObject), notes)
         node = replace(
-            node,
-            labels={sys.intern(key): sys.intern(value) for key, value in node.labels.items()},
-            allocatable=self._same.setdefault(frozenset(node.allocatable.items()), node.allocatable),
-            potential=node.potential if before is None else _most(before, node),
+            read,
+            labels={sys.intern(key): sys.intern(value) for key, value in read.labels.items()},
+            allocatable=self._same.setdefault(frozenset(read.allocatable.items()), read.allocatable),
         )
-        self._nodes[name] = _NodeRow(stamp, node, notes if notes.signs or notes.problems else None)
-        self._gone.pop(name, None)
-        self._touch(lasting=old is None or _lasting(old.node) != _lasting(node))
+        row = _NodeRow(stamp, _lasting(node), node, read.potential, notes if notes.signs or notes.problems else None)
+        self._nodes[name] = row
+        if old is not None:
+            self._remember(name, old.node, node)
+        elif name in self._gone:
+            self._remember(name, replace(node, allocatable=self._gone_node(name).potential), node)
+            del self._gone[name]
+        if name in self._marks:
+            row.node = self._marked(name)
+        self._touch(lasting=old is None or old.lasting != row.lasting)
         self._nodes_dirty = True
         if old is None:
             self._builder = None
@@ -267,10 +430,13 @@ class InventoryFeed:
 
     def _put_slice(self, name: str, raw: bytes) -> None:
         stamp = _stamp(raw)
-        if name in self._slices and self._slices[name][0] == stamp:
+        old = self._slices.get(name)
+        if old is not None and old.stamp == stamp:
             return
-        self._slices[name] = (stamp, self._reader.read_slice(msgspec.json.decode(raw)))
-        self._had_slices = True
+        read = self._reader.read_slice(msgspec.json.decode(raw))
+        self._slices[name] = _SliceRow(stamp, read, zlib.compress(raw, 1))
+        if old is not None:
+            self._remember_slice(old, (device.name for device in read.devices if device.pool == old.read.pool))
         self._touch(lasting=True, devices=True)
 
     def _put_class(self, name: str, raw: bytes) -> None:
@@ -291,15 +457,15 @@ class InventoryFeed:
 
     def _delete(self, kind: str, name: str) -> None:
         self._unreadable.pop((kind, name), None)
-        if kind == "Node":
-            row = self._nodes.pop(name, None)
-            if row is not None:
-                self._gone[name] = (self._clock(), row)
-                self._touch(lasting=True)
-                self._touch_nodes()
+        row = self._of(kind).pop(name, None)
+        if row is None:
             return
-        if self._of(kind).pop(name, None) is not None:
-            self._touch(lasting=True, devices=kind != "RuntimeClass")
+        if kind == "Node":
+            self._gone[name] = Former(self._wall(), raw_node(row.node))
+            self._touch_nodes()
+        elif kind == "ResourceSlice":
+            self._remember_slice(row)
+        self._touch(lasting=True, devices=kind in ("ResourceSlice", "DeviceClass"))
 
     def _touch_nodes(self) -> None:
         """Another set of nodes: rows move."""
@@ -315,7 +481,7 @@ class InventoryFeed:
         self._dirty = True
         self._devices_dirty = self._devices_dirty or devices
         if lasting:
-            self._changed_at = self._clock()
+            self._changed_at, self._changed_wall = self._clock(), self._wall()
 
 
 _PUT = {"Node": "_put_node", "ResourceSlice": "_put_slice", "DeviceClass": "_put_class", "RuntimeClass": "_put_runtime"}
@@ -331,15 +497,6 @@ def _stamp(raw: bytes | str) -> _Stamp:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
-def _most(before: Node, after: Node) -> dict[str, int]:
-    """Of each resource the most that the node had, or says that it had, where that is more than it has now."""
-    highest = dict(after.potential)
-    for had in (before.allocatable, before.potential):
-        for name, amount in had.items():
-            highest[name] = max(amount, highest.get(name, 0))
-    return {name: amount for name, amount in highest.items() if amount > after.allocatable.get(name, 0)}
-
-
-def _lasting(node: Node) -> tuple[object, ...]:
-    """What does not change in a closed cluster: labels, lasting taints, devices. Readiness and cordons come and go."""
-    return (node.labels, node.taints, node.allocatable)
+def _lasting(node: Node) -> _Stamp:
+    """Of what does not change in a closed cluster: labels, lasting taints, devices. Readiness and cordons come and go."""
+    return _stamp(repr((node.name, sorted(node.labels.items()), node.taints, sorted(node.allocatable.items()))))

@@ -76,6 +76,10 @@ class Reconciler:
         self._journal = EventJournal(connection, report, journal)
         self._reservation_seconds = reservation_seconds
 
+    def is_leader(self) -> bool:
+        """Of all replicas, for all that only one of them does."""
+        return self._lease.is_held()
+
     def run(self, stop: threading.Event) -> None:
         keeper = threading.Thread(target=self._lease.keep, args=(stop,), name="lease", daemon=True)
         keeper.start()

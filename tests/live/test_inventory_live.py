@@ -1,0 +1,166 @@
+"""The live inventory on a real API server: the agent's parts beside a worker's, and what survives a restart of the agent."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.cluster.client import STRATEGIC_PATCH
+from tests.cluster.cluster import Cluster, NodeSpec
+from tests.cluster.plugin import NodesFactory
+from tests.feasibility.devices.objects import resource_slice
+from webhook.cli.main import app
+from webhook.cluster.connection import Connection
+from webhook.cluster.inventory import LiveInventory
+from webhook.cluster.inventory_feed import InventoryFeed
+from webhook.cluster.marks_map import CONFIG_MAP, Keeper, MarksMap
+from webhook.cluster.published import Files
+from webhook.cluster.store import STORE_FILE, StoreReader, StoreWriter
+from webhook.cluster.watcher import threads
+from webhook.inventory.devices import DeviceInventory
+from webhook.inventory.snapshot import Node, Question, Snapshot
+from webhook.policy.model import Cluster as Profile
+
+GPU = "example.com/gpu"
+DRIVER = "gpu.example.com"
+
+
+class Agent:
+    """What the agent does for the inventory, as the leader, and a worker that reads it; ends with the block."""
+
+    def __init__(self, cluster: Cluster, folder: Path, namespace: str) -> None:
+        folder.mkdir()
+        self._stop = threading.Event()
+        self._store = StoreWriter(folder / STORE_FILE)
+        self._store.beat()
+        connection = Connection(cluster.kubeconfig())
+        self.feed = InventoryFeed(self._store, Files(folder))
+        keeper = Keeper(MarksMap(connection, namespace), self.feed, lambda: True, self._say)
+        self._threads = [
+            *threads(connection, self._store, self.feed, self._stop, self._say),
+            threading.Thread(target=keeper.run, args=(self._stop,), daemon=True),
+            threading.Thread(target=self.feed.run, args=(self._stop, self._say), daemon=True),
+        ]
+        self._worker = LiveInventory(StoreReader(folder / STORE_FILE), folder, Profile)
+        self.said: list[tuple[str, dict[str, Any]]] = []
+
+    def _say(self, event: str, fields: dict[str, Any]) -> None:
+        self.said.append((event, fields))
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads[-2:]:
+            thread.join(timeout=10)
+
+    def snapshot(self) -> Snapshot | None:
+        """The newest, if it is complete."""
+        self._store.beat()
+        self._worker.look()
+        found = self._worker.current()
+        return found if found is not None and found.complete.holds else None
+
+    def reason(self) -> str:
+        """Why the newest is not complete."""
+        self.snapshot()
+        found = self._worker.current()
+        return "" if found is None else found.complete.reason
+
+    def until(self, holds: Callable[[Snapshot], bool], what: str) -> Snapshot:
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            found = self.snapshot()
+            if found is not None and holds(found):
+                return found
+            time.sleep(0.05)
+        raise AssertionError(f"not within 30 s: {what}; {self.said}")
+
+
+@pytest.fixture
+def names(nodes: NodesFactory) -> list[str]:
+    return nodes([NodeSpec(f"marks-{letter}", allocatable={GPU: "8"}) for letter in "ab"])
+
+
+def of(snapshot: Snapshot, name: str) -> Node | None:
+    return next((node for node in snapshot.nodes if node.name == name), None)
+
+
+def amount(snapshot: Snapshot, name: str, question: Question) -> int | None:
+    node = of(snapshot, name)
+    return None if node is None else node.capacity(question).get(GPU, 0)
+
+
+def stored(cluster: Cluster, namespace: str) -> dict[str, Any]:
+    marks, _ = MarksMap(Connection(cluster.kubeconfig()), namespace).read()
+    return {"nodes": marks.nodes.keys(), "gone": marks.gone.keys(), "slices": marks.slices.keys()}
+
+
+def test_what_was_there_lately_survives_the_agent(
+    control_plane: Cluster, names: list[str], namespace: str, tmp_path: Path
+) -> None:
+    """A device plugin that stops, a node that is deleted, a slice that its driver takes back."""
+    emptied, deleted = names
+    raw = resource_slice("marks-slice", DRIVER, [{"name": "d0"}], nodeName=emptied)
+    path = "/apis/resource.k8s.io/v1/resourceslices"
+    control_plane.api.post(path, raw).expect(201)
+    with Agent(control_plane, tmp_path / "one", namespace) as agent:
+        agent.until(lambda found: of(found, deleted) is not None and found.devices is not None, "all is seen")
+        status = {"status": {"allocatable": {GPU: "0"}, "capacity": {GPU: "0"}}}
+        control_plane.api.patch(f"/api/v1/nodes/{emptied}/status", status, STRATEGIC_PATCH).expect()
+        control_plane.delete_nodes([deleted])
+        control_plane.api.delete(f"{path}/marks-slice").expect()
+        wanted = {"nodes": {emptied}, "gone": {deleted}}
+        control_plane.wait_for(
+            lambda: (
+                wanted.items() <= stored(control_plane, namespace).items()
+                and len(stored(control_plane, namespace)["slices"]) == 1
+            ),
+            30,
+            f"the leader to write {CONFIG_MAP}",
+        )
+
+    with Agent(control_plane, tmp_path / "two", namespace) as agent:
+        found = agent.until(lambda found: of(found, emptied) is not None, "the nodes to be listed")
+
+    assert (amount(found, emptied, Question.NEVER), amount(found, emptied, Question.READY)) == (8, 0)
+    gone = of(found, deleted)
+    assert gone is not None
+    assert (gone.away, gone.potential[GPU], gone.real) == ("deleted", 8, False)
+    assert isinstance(found.devices, DeviceInventory)
+    assert [one.is_former for one in found.devices.local[emptied]] == [True]
+
+    words = ["inventory", "export", "--kubeconfig", str(control_plane.kubeconfig()), "--namespace", namespace]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    items = {(item["kind"], item["metadata"]["name"]): item for item in json.loads(result.stdout)["items"]}
+    assert items["Node", emptied]["metadata"]["annotations"]["muster.dev/high-water"] == f'{{"{GPU}":"8"}}'
+    assert items["Node", deleted]["metadata"]["annotations"]["muster.dev/gone"] == "true"
+    assert items["ResourceSlice", "marks-slice"]["metadata"]["annotations"]["muster.dev/gone"] == "true"
+
+
+def test_while_the_marks_cannot_be_read_nothing_is_complete(
+    control_plane: Cluster, names: list[str], namespace: str, tmp_path: Path
+) -> None:
+    """A ConfigMap that somebody else filled is not taken for one without marks."""
+    body = {"metadata": {"name": CONFIG_MAP}, "binaryData": {"marks.json.gz": "bm8gZ3ppcA=="}}
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    control_plane.api.post(path, body).expect(201)
+    with Agent(control_plane, tmp_path / "one", namespace) as agent:
+        words = f'ConfigMap "{namespace}/{CONFIG_MAP}" holds no high-water marks'
+        control_plane.wait_for(lambda: agent.reason().startswith(words), 30, "a worker to be told why")
+        assert agent.snapshot() is None
+
+        control_plane.api.patch(f"{path}/{CONFIG_MAP}", {"binaryData": None}).expect()
+
+        agent.until(lambda found: of(found, names[0]) is not None, "the agent to start anew")
