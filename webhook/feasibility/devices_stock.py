@@ -8,7 +8,7 @@ appearance, since only their equality counts: nodes whose PCIe roots have other 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -191,8 +191,8 @@ class _Shelver:
         self.key = key
         self.question = base.question
         attributes = {(domain, name) for kind, domain, name in key.reads if kind == "attribute"}
-        self.attributes = sorted(attributes | key.matched)
-        self.renamed = key.matched - attributes
+        self.attributes = sorted(attributes)
+        self.renamed = sorted(key.matched - attributes)
         self.capacities = sorted((domain, name) for kind, domain, name in key.reads if kind == "capacity")
         self.is_by_node = bool(self.inventory.identities & (attributes | key.matched))
         self.has_rules = self.question is not Question.NEVER and bool(self.inventory.taint_rules)
@@ -243,7 +243,7 @@ class _Shelver:
     def _code(self, node: Node, local: Hashable, opened: frozenset[str], is_open: bool) -> int:
         inventory = self.inventory
         if is_open:
-            return self._intern(("open",), Stock((), is_open=True))
+            return self._intern(("open",), lambda: Stock((), is_open=True))
         if isinstance(local, int):
             own = inventory.group_devices[local] if local >= 0 else ()
         else:
@@ -266,19 +266,23 @@ class _Shelver:
         for device in devices:
             counted[self._projected(device, sets)].append(device)
         names = self._names(counted)
-        kinds = [self._kind(found, sets) for found in counted.values()]
         content = (
             tuple(sorted((self._renamed(projected, names), len(found)) for projected, found in counted.items())),
             tuple(tuple(sorted(limit.items())) for limit in limits),
             tuple(sorted(opened)),
             has_allocated,
         )
-        return self._intern(content, Stock(tuple(kinds), tuple(limits), opened, has_allocated=has_allocated))
 
-    def _intern(self, content: Hashable, stock: Stock) -> int:
+        def make() -> Stock:
+            kinds = tuple(self._kind(found, sets) for found in counted.values())
+            return Stock(kinds, tuple(limits), opened, has_allocated=has_allocated)
+
+        return self._intern(content, make)
+
+    def _intern(self, content: Hashable, make: Callable[[], Stock]) -> int:
         code = self.by_content.setdefault(content, len(self.stocks))
         if code == len(self.stocks):
-            self.stocks.append(stock)
+            self.stocks.append(make())
         return code
 
     def _limits(self, devices: Sequence[Device]) -> tuple[list[dict[str, int]], dict[tuple[PoolId, str], int]]:
@@ -302,8 +306,8 @@ class _Shelver:
             repr([(sets[device.pool, name], amounts) for name, amounts in shape.consumes]),
             repr(taints),
             repr([shape.capacities.get(key) for key in self.capacities]),
-            repr([shape.attributes.get(key) for key in self.attributes if key not in self.renamed]),
-            *(repr(shape.attributes.get(key)) for key in self.attributes if key in self.renamed),
+            repr([shape.attributes.get(key) for key in self.attributes]),
+            *(repr(shape.attributes.get(key)) for key in self.renamed),
         )
 
     def _taints(self, device: Device) -> tuple[DeviceTaint, ...]:
