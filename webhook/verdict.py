@@ -95,7 +95,7 @@ class Violation:
 
     def text(self) -> str:
         """`line` without the field, for answers that carry the field on its own (status.details.causes)."""
-        return f"{self.message}; {self.fix} [{self.rule}]"
+        return f"{self.message}. Fix: {self.fix} [{self.rule}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,7 +49,7 @@ def test_it_is_refused_with_422_and_the_field() -> None:
     assert outcome(verdict) == ("WAS100", Action.DENY, 422, False)
     assert verdict.violations[0].line() == (
         "spec.schedulingPolicy.gang.minCount: expected a whole number, found a string, which PodGroup in "
-        "scheduling.k8s.io/v1beta1 does not take; write a whole number [WAS100]"
+        "scheduling.k8s.io/v1beta1 does not take. Fix: write a whole number [WAS100]"
     )
     assert outcome(judged(BAD, GOOD, "UPDATE")) == ("WAS100", Action.DENY, 422, False)
 

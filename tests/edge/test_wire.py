@@ -30,14 +30,18 @@ def test_denied_answer_byte_for_byte() -> None:
         "allowed": False,
         "status": {
             "status": "Failure",
-            "message": "spec.parallelism: is 8, limit 4; set it to 4 [WAS801]",
+            "message": "spec.parallelism: is 8, limit 4. Fix: set it to 4 [WAS801]",
             "reason": "Forbidden",
             "code": 403,
             "details": {
                 "name": "p",
                 "kind": "Pod",
                 "causes": [
-                    {"reason": "WAS801", "field": "spec.parallelism", "message": "is 8, limit 4; set it to 4 [WAS801]"}
+                    {
+                        "reason": "WAS801",
+                        "field": "spec.parallelism",
+                        "message": "is 8, limit 4. Fix: set it to 4 [WAS801]",
+                    }
                 ],
             },
         },
@@ -52,7 +56,7 @@ def test_warned_answer() -> None:
     response = answer(make_app(), review(pod(label="warn")))
 
     assert response["allowed"] is True
-    assert response["warnings"] == ["spec.parallelism: is 8, limit 4; set it to 4 [WAS802]"]
+    assert response["warnings"] == ["spec.parallelism: is 8, limit 4. Fix: set it to 4 [WAS802]"]
     assert "status" not in response
 
 

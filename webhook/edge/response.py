@@ -212,12 +212,13 @@ def _warning_texts(verdict: Verdict) -> Iterable[str]:
 def violation_warnings(violation: Violation) -> Iterable[str]:
     """One warning; where that would be cut, as many as its clauses need (two, with the texts of the catalogue and names
     of usual length). Each begins with the field and ends with the rule's ID, and the last one has the way out."""
-    line = plain(violation.line())
-    if len(line) <= WARNING_LENGTH_MAX:
-        yield line
-        return
     where = plain(f"{violation.field}: ") if violation.field else ""
     tag = f" [{violation.rule}]"
+    shorter = f"{where}{plain(violation.message)}; {plain(violation.fix)}{tag}"
+    for line in (plain(violation.line()), shorter):
+        if len(line) <= WARNING_LENGTH_MAX:
+            yield line
+            return
     room = WARNING_LENGTH_MAX - len(where) - len(tag)
     packed = ""
     for joint, clause in _clauses(plain(violation.message), plain(violation.fix), room):
@@ -231,12 +232,13 @@ def violation_warnings(violation: Violation) -> Iterable[str]:
 
 def _clauses(message: str, fix: str, room: int) -> Iterable[tuple[str, str]]:
     """(what joins it to the one before, clause) for all of it. Apart at "; ", and what is still too long at ": "."""
-    for clause in (*_split(message, "; "), fix):
+    clauses = [("; ", clause) for clause in _split(message, "; ")]
+    for joint, clause in (*clauses, (". ", f"Fix: {fix}")):
         if len(clause) <= room:
-            yield "; ", clause
+            yield joint, clause
             continue
         first, *rest = _split(clause, ": ")
-        yield "; ", first
+        yield joint, first
         for part in rest:
             yield ": ", part
 

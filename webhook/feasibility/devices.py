@@ -132,7 +132,10 @@ class Need:
 def claim_words(claim: Wanted) -> str:
     """What a claim asks, for a text."""
     parts = [" or ".join(dict.fromkeys(_way_words(one) for one in request.alternatives)) for request in claim.requests]
-    same = [f"{'different' if one.is_distinct else 'one'} {'/'.join(one.attribute)}" for one in claim.constraints]
+    same = [
+        f"with {'a different' if one.is_distinct else 'the same'} {'/'.join(one.attribute)}"
+        for one in claim.constraints
+    ]
     return " + ".join(parts) + (f" ({', '.join(same)})" if same else "")
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from webhook.feasibility.cel import Selector, Truth
 from webhook.feasibility.devices_bounds import Offer
-from webhook.feasibility.devices_claims import DEVICES_PER_CLAIM_MAX, Alternative, Wanted
+from webhook.feasibility.devices_claims import DEVICES_PER_CLAIM_MAX, Alternative, Constraint, Request, Wanted
 from webhook.feasibility.devices_stock import DeviceKey, Values
 from webhook.inventory.devices import DeviceInventory, DeviceTaint, Key, Shape
 from webhook.inventory.snapshot import Question
@@ -64,7 +64,10 @@ def gap(claim: Wanted, inventory: DeviceInventory, base: Base) -> Gap:
     if _holds(bare, base):
         for constraint in claim.constraints:
             if not _holds(Wanted(claim.requests, (constraint,)), base):
-                return Gap(shortage=Shortage.CONSTRAINT, subject="/".join(constraint.attribute))
+                name, most = _smaller(claim, constraint, base)
+                return Gap(
+                    shortage=Shortage.CONSTRAINT, subject="/".join(constraint.attribute), request=name, most=most
+                )
     return Gap(shortage=Shortage.TOGETHER)
 
 
@@ -156,6 +159,20 @@ def _offers(claim: Wanted, base: Base, question: Question = Question.NEVER) -> I
 
 def _holds(claim: Wanted, base: Base) -> bool:
     return any(offer.most() > 0 for offer in _offers(claim, base))
+
+
+def _smaller(claim: Wanted, constraint: Constraint, base: Base) -> tuple[str, int]:
+    """(the largest request, with how many devices it would hold together with the others); ("", 0) where that alone is
+    no way out."""
+    largest = max(claim.requests, key=lambda request: request.alternatives[0].count)
+    if len(largest.alternatives) != 1:
+        return "", 0
+    for count in range(largest.alternatives[0].count - 1, 0, -1):
+        fewer = Request(largest.name, (replace(largest.alternatives[0], count=count),))
+        requests = tuple(fewer if request is largest else request for request in claim.requests)
+        if _holds(Wanted(requests, (constraint,)), base):
+            return largest.name, count
+    return "", 0
 
 
 def _most_of_request(claim: Wanted, base: Base) -> int:

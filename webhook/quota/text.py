@@ -110,10 +110,11 @@ def _mine(quota: TierQuota, namespace: str, name: str) -> Sequence[Holder]:
 def _fix(found: Shortfall) -> str:
     name = found.resource
     left = max(0, found.limit - found.in_use)
+    quota = f'TierQuota "{found.quota.name}"'
     if name == LARGEST_GANG:
         return f"split it into gangs of at most {plural(found.limit, 'Pod')}"
     if found.asked > found.limit:
-        return f"ask for at most {amount_text(name, found.limit)} {name}, or have the quota raised"
+        return f"ask for at most {amount_text(name, found.limit)} {name}, or have {quota} raised"
     if not left:
-        return "wait until something in use ends, or have the quota raised"
-    return f"ask for at most {amount_text(name, left)} {name}, or wait until something in use ends"
+        return f"submit it again once something in use has ended, or have {quota} raised"
+    return f"ask for at most {amount_text(name, left)} {name}, or submit it again once something in use has ended"

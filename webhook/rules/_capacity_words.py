@@ -26,10 +26,12 @@ def asks(fault: Fault) -> str:
     return text(fault.found).split("; ", 1)[0]
 
 
-def end(fault: Fault) -> str:
-    """What kube-scheduler will do, as far as it is certain, and why it is not refused."""
+def end(fault: Fault, *, of_capacity: bool = True) -> str:
+    """What kube-scheduler will do, as far as it is certain, and why it is not refused. of_capacity: somebody may hope
+    that it only has to wait until others are done."""
     if not fault.hindrance:
-        return "1.37 accepts it and leaves it Pending for ever"
+        empty = ", even if all nodes were empty" if of_capacity else ""
+        return f"1.37 itself would accept it and leave it Pending for ever{empty}"
     return f"as things are it stays Pending (only a warning: {fault.hindrance})"
 
 

@@ -66,15 +66,15 @@ def check(facts: Facts) -> Iterator[Finding]:
         left_behind = gang.shared and facts.operation is Operation.UPDATE  # WAS115 speaks about that
         if left_behind or not barrier.is_fixed or gang.min_count >= wanted.minimum:
             continue
-        where = f"minCount of {gang.title}" if gang.shared else "it"
+        where = f"minCount of {gang.title}" if gang.shared else "minCount"
         later = " again once no Pod is stuck" if facts.operation is Operation.UPDATE else ""
         yield Finding(
             field=gang.group.path if gang.shared else gang.group.min_count_path,
             message=(
                 f"{gang.title} starts with {pods(gang.min_count)}, but the application waits for {wanted.minimum} "
-                f"({barrier.text}): what starts holds its nodes and waits for the rest"
+                f"({barrier.text}): they hold their nodes and wait for the rest"
             ),
-            fix=f"set {where} to {wanted.minimum}{later}",
+            fix=f"set {where} to {wanted.minimum}{later}, or the application to {gang.min_count}",
             seen=gang.min_count,
             limit=wanted.minimum,
             excess=wanted.minimum - gang.min_count,

@@ -87,7 +87,8 @@ def _finding(miss: NearMiss, pod_set: PodSet, view: GroupView) -> Finding:
         seen, limit = miss.pod.name, miss.group.name
     else:
         message = (
-            f'claim "{miss.pod.name}" names {object_text(miss.pod)}, in {view.title} it names {object_text(miss.group)}'
+            f'claim "{miss.pod.name}" names {object_text(miss.pod)}, in {view.title} claim "{miss.group.name}" names '
+            f"{object_text(miss.group)}"
         )
         fix = f'write {group_field}: "{group_source}"'
         seen, limit = pod_source, group_source
@@ -97,8 +98,8 @@ def _finding(miss: NearMiss, pod_set: PodSet, view: GroupView) -> Finding:
     same_object = miss.field == "name" and pod_field == CLAIM
     return Finding(
         field=miss.pod.path / miss.field,
-        message=f"{message}: 1.37 wants name and source equal, so {_cost(pod_field, pod_set)}",
-        fix=f"{fix}{_or_apart(pod_field)}",
+        message=f"{message}: only equal entries are one claim, so {_cost(pod_field, pod_set)}",
+        fix=f"{fix}{_or_apart(miss, pod_field)}",
         seen=seen,
         limit=limit,
         at_most=Action.WARN if same_object else Action.DENY,
@@ -113,7 +114,9 @@ def _cost(pod_field: str, pod_set: PodSet) -> str:
     return f"each Pod reserves it for itself ({CONSUMER_COUNT_MAX} can at most)"
 
 
-def _or_apart(pod_field: str) -> str:
+def _or_apart(miss: NearMiss, pod_field: str) -> str:
+    """A claim is near by its name or by its source (_claims.compare)."""
+    other = "another template" if miss.field == "name" else "another name"
     if pod_field == TEMPLATE:
-        return "; where devices of its own are meant, give it another name and another template"
-    return "; where another claim is meant, give it another name"
+        return f" to share the group's devices, or give the Pod's claim {other} for devices of its own"
+    return ", or give the Pod's claim another name where another claim is meant"

@@ -83,5 +83,7 @@ def _words(found: Infeasible, keys: tuple[str, ...], inventory: Snapshot) -> tup
         return f'no node has the label "{missing[0]}"{hint}', f"{fix}label the nodes, or leave the topology key out"
     count = sum(all(key in one for key in keys) for one in labels)
     head, _ = story(found)
-    message = f"{head}; only {count} of {plural(len(labels), 'node')} have the label {quoted(keys)}"
-    return message, "label more nodes, lower minCount, or leave the topology key out"
+    message = f"{head}; {len(labels) - count} of {plural(len(labels), 'node')} do not count: no label {quoted(keys)}"
+    fits = found.explanation.largest
+    smaller = f"run at most {plural(fits, 'Pod')}, " if fits else ""
+    return message, f"leave the topology key out, {smaller}or have the admins label the other nodes"

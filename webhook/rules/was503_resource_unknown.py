@@ -67,7 +67,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             field=request_path(facts, fault.pod, name),
             seen=name,
             limit=None,
-            message=f'{each_pod(facts, fault)} asks for "{name}", which no node has{hint}; {end(fault)}',
+            message=f'{each_pod(facts, fault)} asks for "{name}", which no node has{hint}; {end(fault, of_capacity=False)}',
             fix=fix,
             at_most=fault.at_most,
             excess=fault.excess,
@@ -80,7 +80,10 @@ def _advice(name: str, there: tuple[str, ...]) -> tuple[str, str]:
     """(what nodes have instead, what to do)."""
     slices = [one for one in there if one.startswith(_MIG)]
     if name == _GPU and slices:
-        return f": their GPUs are cut by MIG into {quoted(slices)}", f"ask for {quoted(slices)}"
+        return (
+            f": their GPUs are cut by MIG into {quoted(slices)}",
+            f"ask for {quoted(slices)}, each a part of a GPU (count anew), or ask the admins for nodes with whole GPUs",
+        )
     if f"{name}.shared" in there:
         shared = f"{name}.shared"
         return f': their devices are time-sliced as "{shared}"', f'ask for "{shared}", or for nodes with whole devices'

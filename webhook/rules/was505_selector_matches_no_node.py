@@ -60,7 +60,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             field=selector_path(fault.pod, cause.subject),
             seen=cause.text,
             limit=", ".join(cause.values[:10]) or None,
-            message=f"{each_pod(facts, fault)} goes only to nodes with {cause.text}, and no node has that{hint}; {end(fault)}",
+            message=f"{each_pod(facts, fault)} goes only to nodes with {cause.text}, and no node has that{hint}; {end(fault, of_capacity=False)}",
             fix=fix,
             at_most=fault.at_most,
             excess=fault.excess,

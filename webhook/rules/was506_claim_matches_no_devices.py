@@ -140,7 +140,11 @@ def _words(found: Gap, claim: Wanted) -> tuple[str, str]:
         )
     words = claim_words(claim)
     if found.shortage is Shortage.CONSTRAINT:
-        return f"it asks for {words}, and no node has them together", f'ask for fewer, or leave out "{found.subject}"'
+        fewer = f'ask for at most {found.most} in request "{found.request}"' if found.most else "ask for fewer"
+        apart = f'take the constraint on "{found.subject}" out'
+        if len(claim.constraints) == 1:
+            apart += " (without it some nodes have them)"
+        return f"it asks for {words}, and no node has that", f"{fewer}, or {apart}"
     return f"it asks for {words}, and no node has all of that", "ask for less in one Pod"
 
 

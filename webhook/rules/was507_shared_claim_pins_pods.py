@@ -36,6 +36,7 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.objects.fieldpath import FieldPath
+from webhook.objects.words import plural
 from webhook.rules._capacity import KINDS, Fault, faults
 from webhook.rules._capacity_words import asks, end
 from webhook.rules._names import quoted
@@ -59,12 +60,19 @@ def check(facts: Facts) -> Iterator[Finding]:
             field=_field(facts, fault),
             seen=str(why.needed),
             limit=str(why.holds),
-            message=f"{asks(fault)}, and claim {quoted(names)}, which they share, ties them to one node; no node holds more "
-            f"than {why.any_node} of them; {end(fault)}",
-            fix="give each Pod a claim of its own (name the template in the Pods only), or ask for less in each Pod",
+            message=f"{asks(fault)}, and all share claim {quoted(names)}, whose devices are on one node, so all must run on "
+            f"that node; no node holds more than {plural(why.any_node, 'such Pod')}; {end(fault)}",
+            fix=_way_out(facts, why.any_node),
             at_most=fault.at_most,
             excess=fault.excess,
         )
+
+
+def _way_out(facts: Facts, most: int) -> str:
+    is_groups = any(group.claims for group in facts.plan.leaf_groups())
+    place = "take it out of the group and name a ResourceClaimTemplate" if is_groups else "name a ResourceClaimTemplate"
+    fewer = f"run at most {plural(most, 'Pod')}" if most else "ask for less in each Pod"
+    return f"for devices of their own {place} in the Pods; to share them {fewer}"
 
 
 def _claim_names(fault: Fault) -> list[str]:

@@ -57,7 +57,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             field=_path(fault) / "tolerations",
             seen=taint,
             limit=None,
-            message=f"{message}; {end(fault)}",
+            message=f"{message}; {end(fault, of_capacity=False)}",
             fix=fix,
             at_most=fault.at_most,
             excess=fault.excess,

@@ -57,7 +57,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             field=fault.pod.path / place,
             seen=fault.cause.text,
             limit=None,
-            message=f"{each_pod(facts, fault)} can go to no node of any cluster: {fault.cause.text}; {end(fault)}",
+            message=f"{each_pod(facts, fault)} asks for what no node can have: {fault.cause.text}; {end(fault, of_capacity=False)}",
             fix="drop one of the requirements that exclude each other",
             at_most=fault.at_most,
             excess=fault.excess,

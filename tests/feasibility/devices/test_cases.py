@@ -202,7 +202,7 @@ def test_the_text_says_what_one_pod_asks() -> None:
     found = answer(gang(17, {"g": claim(request("gpu", GPU, 2), request("nic", NIC), match=ROOT)}))
     assert isinstance(found, Infeasible)
     assert explain.text(found).startswith(
-        f'gang "train" needs 17 Pods of 2 {GPU} + 1 {NIC} (one {ROOT}); the cluster holds 16'
+        f'gang "train" needs 17 Pods of 2 {GPU} + 1 {NIC} (with the same {ROOT}); the cluster holds 16'
     )
 
 
