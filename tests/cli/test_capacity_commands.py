@@ -271,3 +271,10 @@ def test_declared_pools_are_nodes_to_come(tmp_path: Path) -> None:
     )
 
     assert code == 0
+
+
+def test_explain_without_nodes_says_how_to_get_them(tmp_path: Path) -> None:
+    code, said = run("explain", manifest(tmp_path, 2))
+
+    assert code == 2
+    assert "give the nodes by --inventory FILE: `muster inventory export`" in said

@@ -71,3 +71,21 @@ def test_a_chart_is_told_to_be_rendered(tmp_path: Path) -> None:
 
     assert code == 2
     assert "this is a Helm template: render it first (helm template ... | muster review -)" in said
+
+
+def test_a_chart_in_a_folder_is_one_line(tmp_path: Path) -> None:
+    """Its templates, values and subcharts are no manifests; what stands beside it is judged."""
+    for name in ("app/Chart.yaml", "app/values.yaml", "app/templates/job.yaml", "app/charts/db/Chart.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("name: {{ .Release.Name }}\n")
+    (tmp_path / "job.json").write_text(POSSIBLE)
+
+    code, said = run(str(tmp_path))
+
+    chart = tmp_path / "app"
+    assert code == 2
+    assert (
+        f"{chart}:1: cannot be read: is a Helm chart: render it first (helm template {chart} | muster review -)" in said
+    )
+    assert said.count("cannot be read") == 1
+    assert "1 object judged" in said

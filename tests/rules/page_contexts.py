@@ -251,7 +251,7 @@ CONTEXTS: dict[str, Json] = {
     "WAS308": {"phase": "review"},
     "WAS313": {
         "Allowed": {"surroundings": [workload("train", JOBSET)]},
-        "Denied": {"surroundings": [workload("train", {"apiGroup": "batch", "kind": "Job", "name": "train"})]},
+        "Denied": {"surroundings": [workload("train", JOBSET)]},
     },
     "WAS314": {"policy": {"rules": {"WAS314": {"action": "Deny"}}}},
     "WAS315": {

@@ -254,10 +254,23 @@ def test_scopes_and_subjects_in_words() -> None:
 
 def test_a_twin_workload_with_generated_name_is_no_twin_of_itself() -> None:
     """WAS313 compares by name; an object that has none yet has no stored twin."""
-    one = workload("train").controller("Job", "train").template(pod_group_template("w", 1)).dict()
+    one = workload("train").controller("JobSet", "train", "jobset.x-k8s.io").template(pod_group_template("w", 1)).dict()
     policies = FixedPolicies(policy_document({}))
     pipeline = Pipeline(policies=lambda: policies, source=ObjectSetSource([], complete=True), clock=lambda: NOW)
 
     verdict = pipeline.judge(request_for(one, None), Phase.VALIDATING)
 
     assert [violation.rule for violation in verdict.violations if violation.rule == "WAS313"] == []
+
+
+@pytest.mark.parametrize(("group", "kind", "rules"), [("batch", "Job", []), ("jobset.x-k8s.io", "JobSet", ["WAS313"])])
+def test_two_workloads_of_a_job_are_not_said_to_be_followed(group: str, kind: str, rules: list[str]) -> None:
+    """The Job controller follows neither of a Job's, which WAS138 says; both texts at once would contradict each other."""
+    made = [workload(name).controller(kind, "train", group).template(pod_group_template("w", 1)) for name in "ab"]
+    source = ObjectSetSource([made[0].dict()], complete=True)
+    policies = FixedPolicies(policy_document({}))
+    pipeline = Pipeline(policies=lambda: policies, source=source, clock=lambda: NOW)
+
+    verdict = pipeline.judge(request_for(made[1].dict(), None), Phase.VALIDATING)
+
+    assert [violation.rule for violation in verdict.violations] == rules

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
 import ssl
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ import urllib3
 
 from webhook.cli import diagnosis
 from webhook.cli.diagnosis import Diagnosis, State, fail, ok, warn
-from webhook.cli.options import Kubeconfig, Output, PolicyNames
+from webhook.cli.options import Kubeconfig, Output, PolicyNames, kubeconfig_file
 from webhook.cli.policies import policies_from
 from webhook.policy.model import GATES, Policy
 from webhook.registration.render import SUBMIT
@@ -350,7 +349,7 @@ def _unreachable(address: Address, service: Raw | None) -> Diagnosis:
 def _connection(kubeconfig: Path | None) -> Connection:
     from webhook.cluster.connection import ConfigError, Connection
 
-    file = kubeconfig or Path(os.environ.get("KUBECONFIG", "").split(os.pathsep)[0] or Path.home() / ".kube" / "config")
+    file = kubeconfig_file(kubeconfig)
     try:
         return Connection(file)
     except (ConfigError, OSError, ValueError) as error:

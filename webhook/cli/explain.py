@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -73,7 +74,12 @@ def explain(
     policies, _ = policies_from(policy or [])
     snapshot = snapshot_from(inventory or [], policies.policy.spec.cluster)
     if snapshot is None:
-        raise typer.BadParameter("without nodes there is nothing to explain", param_hint="--inventory")
+        print(
+            "give the nodes by --inventory FILE: `muster inventory export` and `kubectl get "
+            "nodes,resourceslices,deviceclasses -o yaml` print them",
+            file=sys.stderr,
+        )
+        raise typer.Exit(2)
     manifests, unreadable = read_inputs(inputs)
     answers = list(answers_for(manifests, namespace, snapshot, policies.policy))
     rows = None if every else DOMAIN_ROWS_MAX

@@ -18,7 +18,7 @@ import msgspec
 import typer
 import yaml
 
-from webhook.cli.options import Kubeconfig
+from webhook.cli.options import Kubeconfig, kubeconfig_file
 from webhook.cluster.connection import PAGE_OBJECT_COUNT, Connection, ReadState
 from webhook.cluster.marks_map import MarksMap, UnreadError
 from webhook.inventory.marks import Marks, exported
@@ -60,7 +60,7 @@ def export(
     namespace: Annotated[str, typer.Option(help="Muster's own, which holds what nodes had lately")] = "muster-system",
 ) -> None:
     """Write the nodes, devices and classes of a cluster, as far as Muster reads them. Exit 2: they cannot be read."""
-    connection = Connection(kubeconfig or _default_kubeconfig())
+    connection = Connection(kubeconfig_file(kubeconfig))
     try:
         objects = list(exported(inventory_objects(connection, with_pods=pods), _marks(connection, namespace)))
     except ExportError as error:
@@ -91,12 +91,6 @@ def as_yaml(document: Any) -> str:
     """By the writer that quotes words such as "on", which the readers of Kubernetes take for true."""
     dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     return str(yaml.dump(document, Dumper=dumper, sort_keys=False))
-
-
-def _default_kubeconfig() -> Path:
-    import os
-
-    return Path(os.environ.get("KUBECONFIG", "").split(os.pathsep)[0] or Path.home() / ".kube" / "config")
 
 
 def inventory_objects(connection: Connection, *, with_pods: bool = False) -> Iterator[dict[str, Any]]:

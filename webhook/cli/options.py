@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -33,6 +34,12 @@ Inventory = Annotated[
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="for objects that name none")]
 Output = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="how the answer is written")]
 Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", help="default: $KUBECONFIG or ~/.kube/config")]
+
+
+def kubeconfig_file(given: Path | None) -> Path:
+    """The file that --kubeconfig names, else the first of $KUBECONFIG, else kubectl's own."""
+    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    return given or Path(named or Path.home() / ".kube" / "config")
 
 
 def given(words: list[str] | None, files: list[str] | None) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import typer
 import urllib3
 
-from webhook.cli.options import Kubeconfig, PolicyNames
+from webhook.cli.options import Kubeconfig, PolicyNames, kubeconfig_file
 from webhook.cli.policies import policies_from
 from webhook.registration.keep import is_current, updated
 from webhook.registration.render import ServiceRef, Target, render_webhook_configurations
@@ -162,15 +162,13 @@ class _RefusedError(Exception):
 
 
 def _connect(kubeconfig: Path | None) -> Any:
-    import os
-
     from webhook.cluster.connection import ConfigError, Connection
 
-    default = Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
+    file = kubeconfig_file(kubeconfig)
     try:
-        return Connection(kubeconfig or default)
+        return Connection(file)
     except (ConfigError, OSError, ValueError) as error:
-        return _wrong(f"no cluster to apply to: {kubeconfig or default}: {error}")
+        return _wrong(f"no cluster to apply to: {file}: {error}")
 
 
 class _Store:

@@ -178,10 +178,17 @@ def _scan(name: str) -> Iterator[Manifest | ManifestError]:
         yield from scan_text(sys.stdin.buffer.read(), "(standard input)")
     elif path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+        charts = [file.parent for file in files if file.name == "Chart.yaml"]
+        outermost = [chart for chart in charts if not any(other in chart.parents for other in charts)]
         if not files:
             yield ManifestError(name, 1, "a folder without .yaml, .yml or .json files")
+        for chart in outermost:
+            yield ManifestError(
+                str(chart), 1, f"is a Helm chart: render it first (helm template {chart} | muster review -)"
+            )
         for file in files:
-            yield from scan_file(file)
+            if not any(chart in file.parents for chart in outermost):
+                yield from scan_file(file)
     else:
         yield from scan_file(path)
 

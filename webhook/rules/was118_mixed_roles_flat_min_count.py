@@ -84,8 +84,8 @@ def _finding(gang: Gang, missing: list[PodSet], pod_count: int) -> Finding:
     return Finding(
         field=gang.group.path,
         message=(
-            f"{gang.title} starts with any {gang.min_count} of {pod_count} Pods: it may hold its nodes and wait for all "
-            f"Pods of {names}"
+            f"{gang.title} starts with any {gang.min_count} of {pod_count} Pods: these may lack every Pod of {names}, hold "
+            "their nodes and wait"
         ),
         fix=f"use a PodGroup for each role, or minCount {pod_count}",
         seen=gang.min_count,

@@ -113,14 +113,14 @@ def _cap(facts: Facts, written: _Set, found: PriorityClass) -> Action:
 
 
 def _finding(written: _Set, given: Any, at_most: Action) -> Finding:
-    as_yet = " as yet" if at_most is Action.WARN and written.refused == _POD else ""
+    today = " today" if at_most is Action.WARN and written.refused == _POD else ""
     return Finding(
         field=written.field,
         message=(
-            f'is "{written.value}", and {_class(written)} "{given}"{as_yet}: the API server takes the template and refuses '
-            f"{written.refused}"
+            f"is {_value(written.value)}, but {_class(written)} {_value(given)}{today}: the API server takes the template "
+            f"and refuses {written.refused}"
         ),
-        fix=f'leave it out, and name a PriorityClass whose {written.what} is "{written.value}"',
+        fix=f"leave it out, and name a PriorityClass whose {written.what} is {_value(written.value)}",
         seen=written.value,
         limit=given,
         at_most=at_most,
@@ -128,4 +128,8 @@ def _finding(written: _Set, given: Any, at_most: Action) -> Finding:
 
 
 def _class(written: _Set) -> str:
-    return f"{class_text(written.class_name)} gives" if written.class_name else "with no PriorityClass it is"
+    return f"{class_text(written.class_name)} gives" if written.class_name else "without a PriorityClass it is"
+
+
+def _value(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -86,7 +86,7 @@ def _bare_pod(facts: Facts, pod: core.Pod, group_name: str) -> Iterator[Finding 
         field=path,
         message=(
             f'is "{own}", and {quoted(others)} for the {plural(len(others), "other Pod")} of PodGroup "{group_name}": '
-            f"1.37 wants one name in a group, and {_why(facts, own)}"
+            f"{_why(facts, own)}"
         ),
         fix=f'write schedulerName: "{min(others)}", or leave schedulingGroup out',
         seen=own,
@@ -104,7 +104,7 @@ def _why(facts: Facts, name: str) -> str:
     """What becomes of a Pod that differs: kube-scheduler sees those of its own profiles at once."""
     if facts.policy.knows_scheduler(name):
         return "one Pod that differs fails the whole group with SchedulerError"
-    return f'Pods of "{name}" do not count toward minCount, and once bound they fail the whole group'
+    return f'Pods of "{name}" do not count toward minCount and, once bound, fail the whole group'
 
 
 def _templates(facts: Facts, pod_sets: tuple[PodSet, ...], group_name: str) -> Iterator[Finding]:

@@ -1,7 +1,8 @@
 """One Workload for several controllers, or several Workloads for one.
 
 ## What it checks
-A Workload with a controllerRef that another Workload of the namespace has as well; a PodGroup or CompositePodGroup
+A Workload with a controllerRef that another Workload of the namespace has as well (for a Job see WAS138: it follows
+neither); a PodGroup or CompositePodGroup
 whose `workloadRef` names a Workload that stands for another controller than the one that owns the group (the owner's
 own controller counts too: a JobSet's child Job owns the group of the JobSet's Workload).
 
@@ -24,7 +25,7 @@ spec: {workloadRef: {workloadName: train, templateName: workers}, ...}   # contr
 ```yaml
 kind: Workload
 metadata: {name: train-2}
-spec: {controllerRef: {apiGroup: batch, kind: Job, name: train}, ...}    # Workload train has the same
+spec: {controllerRef: {apiGroup: jobset.x-k8s.io, kind: JobSet, name: train}, ...}    # Workload train has the same
 ```
 
 ## Fix
@@ -67,7 +68,8 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
 
 def _twins(facts: Facts, workload: core.Workload) -> Iterator[Finding | Unresolved]:
     owner = controller_ref(workload)
-    if owner is None:
+    # A Job follows no controllerRef at all: it makes a Workload of its own (WAS138, WAS139).
+    if owner is None or (owner.group, owner.kind) == ("batch", "Job"):
         return
     looked = workloads_of(facts, owner)
     if looked.value is None:

@@ -55,7 +55,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         return
     yield Finding(
         field=METADATA / "ownerReferences",
-        message=f"this {facts.kind} has no owner, so nothing deletes it, its shared claims and its object count",
+        message=f"this {facts.kind} has no owner, so nothing ever deletes it: its shared claims and its place in object quotas stay taken",
         fix="add an ownerReference to the object it lives and dies with, or delete it yourself after the run",
         seen=0,
         limit=1,

@@ -54,7 +54,7 @@ def check(facts: Facts) -> Iterator[Finding]:
                 field=group.disruption_mode_path,
                 message=(
                     '"all" lets one preemption take every Pod, while the basic policy starts them one by one: 1.37 refuses '
-                    "a Job with this pair, and takes a group"
+                    "this in a Job and accepts it in a group"
                 ),
                 fix="set schedulingPolicy to a gang, or leave disruptionMode out",
                 seen="all",
