@@ -87,7 +87,7 @@ def _finding(miss: NearMiss, pod_set: PodSet, view: GroupView) -> Finding:
         seen, limit = miss.pod.name, miss.group.name
     else:
         message = (
-            f'claim "{miss.pod.name}" names {object_text(miss.pod)}, in {view.title} claim "{miss.group.name}" names '
+            f'claim "{miss.pod.name}" names {object_text(miss.pod)}, but in {view.title} claim "{miss.group.name}" names '
             f"{object_text(miss.group)}"
         )
         fix = f'write {group_field}: "{group_source}"'

@@ -86,4 +86,4 @@ def _words(found: Infeasible, keys: tuple[str, ...], inventory: Snapshot) -> tup
     message = f"{head}; {len(labels) - count} of {plural(len(labels), 'node')} do not count: no label {quoted(keys)}"
     fits = found.explanation.largest
     smaller = f"run at most {plural(fits, 'Pod')}, " if fits else ""
-    return message, f"leave the topology key out, {smaller}or have the admins label the other nodes"
+    return message, f"leave out the topology entry, {smaller}or have the admins label the other nodes"

@@ -85,7 +85,8 @@ def _never(facts: Facts, fault: Fault) -> Finding:
     else:
         planned, claim = alone
         field = planned.path
-        whole, seen, fix = _one_claim(facts, claim)
+        whole, seen, change = _one_claim(facts, claim)
+        fix = f"in {object_text(planned)} {change}"
         text = f"{_claim_title(planned)} of {each_pod(facts, fault)}: {whole}"
     return Finding(
         field=field,

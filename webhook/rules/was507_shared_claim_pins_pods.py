@@ -38,7 +38,7 @@ from webhook.facts.model import Facts
 from webhook.objects.fieldpath import FieldPath
 from webhook.objects.words import plural
 from webhook.rules._capacity import KINDS, Fault, faults
-from webhook.rules._capacity_words import asks, end
+from webhook.rules._capacity_words import amount, end
 from webhook.rules._names import quoted
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding
@@ -55,24 +55,39 @@ def check(facts: Facts) -> Iterator[Finding]:
     for fault in faults(facts, META.id):
         assert fault.found is not None  # noqa: S101  made from a proof
         why = fault.found.explanation
-        names = _claim_names(fault)
+        names, field = _claim_names(fault), _field(facts, fault)
         yield Finding(
-            field=_field(facts, fault),
+            field=field,
             seen=str(why.needed),
             limit=str(why.holds),
-            message=f"{asks(fault)}, and all share claim {quoted(names)}, whose devices are on one node, so all must run on "
-            f"that node; no node holds more than {plural(why.any_node, 'such Pod')}; {end(fault)}",
-            fix=_way_out(facts, why.any_node),
+            message=f'all {plural(fault.found.proof.needed, "Pod")} of gang "{fault.demand.name}" share one claim, '
+            f"{quoted(names)}, on devices of one node, so all must run on that node; no node has room for more than "
+            f"{why.any_node} {_such(fault, why.any_node)}; {end(fault)}",
+            fix=_way_out(facts, field, why.any_node),
             at_most=fault.at_most,
             excess=fault.excess,
         )
 
 
-def _way_out(facts: Facts, most: int) -> str:
-    is_groups = any(group.claims for group in facts.plan.leaf_groups())
-    place = "take it out of the group and name a ResourceClaimTemplate" if is_groups else "name a ResourceClaimTemplate"
-    fewer = f"run at most {plural(most, 'Pod')}" if most else "ask for less in each Pod"
-    return f"for devices of their own {place} in the Pods; to share them {fewer}"
+def _such(fault: Fault, count: int) -> str:
+    """``Pods with cpu: 24``: what one of them needs of the node."""
+    noun = "Pod" if count == 1 else "Pods"
+    pods = fault.demand.pods()
+    if len(pods) != 1:
+        return f"of these {noun}"
+    if pods[0].apart:
+        return f"{noun}, by their own anti-affinity"
+    words = ", ".join(amount(name, number) for name, number in pods[0].request if name != "pods")
+    return f"{noun} with {words}" if words else f"such {noun}"
+
+
+def _way_out(facts: Facts, field: FieldPath, most: int) -> str:
+    is_groups = any(claim.path == field for group in facts.plan.leaf_groups() for claim in group.claims)
+    place = f"take out {field} and name" if is_groups else "name"
+    fewer = f"run at most {plural(most, 'Pod')} or ask for less in each" if most else "ask for less in each Pod"
+    return (
+        f"for devices of their own {place} a ResourceClaimTemplate in the Pods' resourceClaims; to share them {fewer}"
+    )
 
 
 def _claim_names(fault: Fault) -> list[str]:
