@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from rich.console import Console
 from rich.table import Table
@@ -18,6 +19,7 @@ from tests.edge.reviews import Raw
 from webhook.edge.response import admission_review
 from webhook.edge.review import parse
 from webhook.facts.model import Phase
+from webhook.facts.surroundings import Surroundings
 from webhook.objects.kinds import BY_NAME
 from webhook.objects.read import read
 from webhook.plan.adapters import plan_of
@@ -40,7 +42,10 @@ def steps(raw: Raw) -> dict[str, Callable[[], object]]:
         "decode": lambda: parse(data),
         "read": lambda: read(raw, kind.type),
         "plan": lambda: plan_of(kind.kind, request.kind.api_version, "team-a", obj),
-        "rules": lambda: judge._settle(facts, time.monotonic() + 60, fresh=False),
+        # Surroundings of its own each time: they keep what was looked up and worked out.
+        "rules": lambda: judge._settle(
+            replace(facts, surroundings=Surroundings({})), time.monotonic() + 60, fresh=False
+        ),
         "respond": lambda: admission_review(request, verdict, Phase.VALIDATING),
         "all": lambda: admission_review(parsed := parse(data), judge.judge(parsed, Phase.VALIDATING), Phase.VALIDATING),
     }

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 from webhook.facts.model import Facts
 from webhook.feasibility.explain import amount_text, text
 from webhook.feasibility.model import PodDemand
 from webhook.feasibility.result import Infeasible
 from webhook.objects import core
 from webhook.objects.fieldpath import FieldPath
+from webhook.objects.words import plural
 from webhook.rules._capacity import Fault
+
+_MIN_COUNT = re.compile(r"with (?=minCount <= (\d+))(minCount <= \d+)")
 
 
 def story(found: Infeasible) -> tuple[str, str]:
@@ -35,9 +40,17 @@ def end(fault: Fault, *, of_capacity: bool = True) -> str:
     return f"as things are it stays Pending (only a warning: {fault.hindrance})"
 
 
-def way_out(fits: str, otherwise: str) -> str:
+def way_out(fault: Fault, fits: str, otherwise: str) -> str:
     """The fix: the changes that the engine tried, else what a person may look at."""
-    return f"run it {fits}" if fits else otherwise
+    if not fits:
+        return otherwise
+    path = fault.demand.root.topology_path
+    if path and not fault.hindrance:  # a warning has no room for it, and the message names the key
+        fits = fits.replace("without the topology key", f"without {FieldPath(path[:-1])}", 1)
+    # minCount alone lets it start, and the application may still wait for the other Pods.
+    return "run it " + _MIN_COUNT.sub(
+        lambda found: f"with at most {plural(int(found[1]), 'Pod')} ({found[2]})", fits, 1
+    )
 
 
 def request_path(facts: Facts, pod: PodDemand, resource: str) -> FieldPath:

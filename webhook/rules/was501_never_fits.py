@@ -67,7 +67,7 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
             seen=fault.found.proof.needed,
             limit=fault.found.proof.best,
             message=f"{head}; {end(fault)}",
-            fix=way_out(fits, "ask for fewer or smaller Pods, or for more nodes"),
+            fix=way_out(fault, fits, "ask for fewer or smaller Pods, or for more nodes"),
             at_most=fault.at_most,
             excess=fault.excess,
         )

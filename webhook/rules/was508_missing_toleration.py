@@ -82,4 +82,4 @@ def _words(facts: Facts, fault: Fault) -> tuple[str, str, str]:
     assert fault.found is not None  # noqa: S101  without a single Pod's cause it is the group's proof
     head, fits = story(fault.found)
     taints = ", ".join(one.subject for one in fault.found.explanation.excluded if one.kind is CauseKind.TAINT)
-    return head, way_out(fits, "add tolerations for the taints of these nodes"), taints
+    return head, way_out(fault, fits, "add tolerations for the taints of these nodes"), taints
