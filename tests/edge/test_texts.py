@@ -135,6 +135,13 @@ def test_429_has_its_notes_as_message() -> None:
     assert "warnings" not in response
 
 
+def test_notes_of_nothing_visible_are_no_message() -> None:
+    """An empty line would say nothing at all."""
+    status = respond(Verdict(notes=("\x1f", "\u200b"), code=403, versions=VERSIONS))["status"]
+
+    assert status["message"] == "refused by Muster"
+
+
 def test_a_rules_word_outweighs_try_again() -> None:
     """Who would repeat the request would only meet the rule."""
     status = respond(Verdict(code=429, retry_after_seconds=1, violations=(violation(),)))["status"]

@@ -163,7 +163,7 @@ def _denial(request: AdmissionRequest, verdict: Verdict) -> _Status:
 
 def _message(request: AdmissionRequest, verdict: Verdict, denials: Sequence[Violation]) -> str:
     if not denials:
-        return _cut_bytes("; ".join(verdict.notes) or "refused by Muster")
+        return _cut_bytes("; ".join(filter(None, map(plain, verdict.notes)))) or "refused by Muster"
     lines = [_cut_bytes(denial.line()) for denial in denials[:LINE_COUNT_MAX]]
     if len(denials) > LINE_COUNT_MAX:
         lines.append(f"and {len(denials) - LINE_COUNT_MAX} more")
