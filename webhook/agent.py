@@ -20,10 +20,11 @@ import structlog
 from webhook.cluster.connection import Connection
 from webhook.cluster.inventory_feed import InventoryFeed
 from webhook.cluster.marks_map import Keeper, MarksMap
+from webhook.cluster.pod_feed import PodFeed
 from webhook.cluster.published import Files
 from webhook.cluster.reconciler import Policies, Reconciler, Report
 from webhook.cluster.store import STORE_FILE, StoreWriter
-from webhook.cluster.watcher import threads
+from webhook.cluster.watcher import pod_thread, threads
 from webhook.quota.recount import Journal
 
 BEAT_SECONDS = 1.0
@@ -46,9 +47,10 @@ def run(
     *,
     quotas: Quotas | None = None,
     inventory: bool = True,
+    pods: bool = True,
     namespace: str = "muster-system",
 ) -> None:
-    """inventory: watch nodes and devices too. namespace: Muster's own. Until SIGTERM, SIGINT or `stop`. Raises where the kubeconfig or the directory cannot be used at all."""
+    """inventory: watch nodes and devices too; pods: and Pods, for "not now". namespace: Muster's own. Until SIGTERM, SIGINT or `stop`. Raises where the kubeconfig or the directory cannot be used at all."""
     stopping = stop or threading.Event()
     if stop is None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -60,8 +62,9 @@ def run(
 
     store = StoreWriter(snapshot_directory / STORE_FILE)
     connection = Connection(kubeconfig)
-    feed = InventoryFeed(store, Files(snapshot_directory)) if inventory else None
-    for thread in threads(connection, store, feed, stopping, report):
+    taken = PodFeed() if inventory and pods else None
+    feed = InventoryFeed(store, Files(snapshot_directory), pods=taken) if inventory else None
+    for thread in threads(connection, store, stopping, report, inventory=feed):
         thread.start()
     reconciler = _reconciler(connection, quotas, report)
     counting = None if reconciler is None else threading.Thread(target=reconciler.run, args=(stopping,), daemon=True)
@@ -70,6 +73,8 @@ def run(
     if feed is not None:
         marks = MarksMap(connection, namespace)
         leads = reconciler.is_leader if reconciler is not None else bool
+        if taken is not None:
+            pod_thread(connection, taken, stopping, report, feed.has_published).start()
         keeper = Keeper(marks, feed, leads, report)
         threading.Thread(target=keeper.run, args=(stopping,), name="high-water", daemon=True).start()
         threading.Thread(target=feed.run, args=(stopping, report), name="inventory", daemon=True).start()

@@ -56,6 +56,10 @@ class Settings(BaseSettings):
         default=None, description="memory volume that the agent and the workers share; none: a temporary folder"
     )
     inventory: bool = Field(default=True, description="judge gangs by the nodes and devices that the cluster has")
+    inventory_pods: bool = Field(
+        default=True,
+        description="watch Pods too, to warn of gangs that fit but not now; the agent keeps about 0.4 kB per running Pod",
+    )
     workers: int = Field(default=2, ge=1, le=64, description="worker processes")
     threads: int = Field(default=8, ge=1, le=256, description="threads of one worker")
     in_flight_max: int = Field(

@@ -3,7 +3,7 @@
 Starts `muster serve` with two workers over a server that lists and watches 5,120 Nodes of 8 kB (tests/bench/listserver.py), and
 prints: seconds until /readyz says yes and until every answer knows the nodes, memory per process (PSS, shared pages divided
 among those who share them), the agent's processor time in a heartbeat storm with the requests' latency before and during
-it, and how long a change of one node takes to reach the answers. `--slices 10240` adds devices.
+it, and how long a change of one node takes to reach the answers. `--slices 10240` adds devices, `--pods 20480` running Pods.
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ def wait_for(what: Callable[[], bool], since: float) -> float:
 
 
 @contextlib.contextmanager
-def list_server(directory: Path, node_count: int, slice_count: int) -> Iterator[str]:
-    """Its URL; the kubeconfig is in the directory."""
-    command = [sys.executable, "-m", "tests.bench.listserver", str(directory), str(node_count), str(slice_count)]
+def list_server(directory: Path, *counts: int) -> Iterator[str]:
+    """Its URL; the kubeconfig is in the directory. counts: of nodes, slices, Pods."""
+    command = [sys.executable, "-m", "tests.bench.listserver", str(directory), *map(str, counts)]
     process = subprocess.Popen(command)
     try:
         wait_for(lambda: (directory / "url").exists() and bool((directory / "url").read_text()), time.monotonic())
@@ -163,22 +163,22 @@ def _words(load: subprocess.Popen[bytes]) -> str:
     return f"{len(result['latencies'])} requests, p50 {p50:.1f} ms, p99 {p99:.1f} ms, {result['bad']} not admitted"
 
 
-def measure(node_count: int, slice_count: int, *, storms: bool = True) -> None:
+def measure(node_count: int, slice_count: int = 0, pod_count: int = 0, *, storms: bool = True) -> None:
     """One replica from its start to its end; prints what was measured."""
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
         directory = Path(name)
         (directory / "api").mkdir()
-        with list_server(directory / "api", node_count, slice_count) as url:
+        with list_server(directory / "api", node_count, slice_count, pod_count) as url:
             load = os.getloadavg()[0]
             with replica(directory, directory / "api" / "kubeconfig") as one:
-                _measure_start(one, node_count, slice_count, load)
+                print(f"{node_count} nodes, {slice_count} slices, {pod_count} Pods, load average {load:.1f}")
+                _measure_start(one)
                 if storms:
                     time.sleep(3)
                     _measure_storm(one, directory, url, node_count)
 
 
-def _measure_start(one: Replica, node_count: int, slice_count: int, load: float) -> None:
-    print(f"{node_count} nodes, {slice_count} slices, load average {load:.1f}")
+def _measure_start(one: Replica) -> None:
     print(f"  ready after {wait_for(one.is_ready, one.started):.1f} s", flush=True)
     too_many = gang(NODES_PER_RACK + 1)
 
@@ -237,8 +237,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--nodes", type=int, default=NODE_COUNT)
     parser.add_argument("--slices", type=int, default=0)
+    parser.add_argument("--pods", type=int, default=0)
     options = parser.parse_args()
-    measure(options.nodes, options.slices)
+    measure(options.nodes, options.slices, options.pods)
 
 
 if __name__ == "__main__":

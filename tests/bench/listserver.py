@@ -1,6 +1,6 @@
 """A raw server that speaks list and watch as kube-apiserver does, over TLS, from bodies made in advance.
 
-`python -m tests.bench.listserver DIRECTORY NODES SLICES` writes `url` into the directory when it serves. It stands in for the
+`python -m tests.bench.listserver DIRECTORY NODES SLICES PODS` writes `url` into the directory when it serves. It stands in for the
 API server where thousands of Nodes have to be there at once and its own work must not be in the figures. Node objects are
 of the form a kubelet writes, managed fields and images included, at least 8 kB each. `POST /storm?updates=N&seconds=S` sends that many
 heartbeats to the watches of Nodes; `POST /change` changes the labels of one node.
@@ -142,6 +142,20 @@ def resource_slice(number: int) -> Json:
     }
 
 
+def pod(number: int, node_count: int) -> Json:
+    """A running Pod of no gang: some cpu and memory, another amount on each node."""
+    amounts = {"cpu": f"{100 + number % 37 * 50}m", "memory": f"{256 + number % 11 * 128}Mi"}
+    container = {"name": "main", "image": "registry.example.com/team/image:1", "resources": {"requests": amounts}}
+    volumes = [{"name": f"v{index}", "configMap": {"name": f"config-{index}"}} for index in range(8)]
+    spec = {"nodeName": node_name(number % node_count), "priority": number % 3 * 1000, "containers": [container]}
+    conditions = [_condition(kind, "2026-11-01T10:00:00Z") for kind in ("PodScheduled", "Initialized", "Ready")]
+    return {
+        "metadata": {"name": f"pod-{number}", "namespace": f"team-{number % 50}", "resourceVersion": str(number + 1)},
+        "spec": {**spec, "volumes": volumes, "tolerations": [{"key": "a", "operator": "Exists"}]},
+        "status": {"phase": "Running", "conditions": conditions, "podIP": "10.1.2.3"},
+    }
+
+
 def node_name(number: int) -> str:
     """Of the node with this number."""
     return f"gpu-node-{number:05}.fleet.example.com"
@@ -150,7 +164,7 @@ def node_name(number: int) -> str:
 class World:
     """What is served: lists by path, single objects that clients wrote, and who watches the Nodes."""
 
-    def __init__(self, node_count: int, slice_count: int) -> None:
+    def __init__(self, node_count: int, slice_count: int, pod_count: int) -> None:
         self.nodes = [node(number) for number in range(node_count)]
         smallest = min((len(json.dumps(one)) for one in self.nodes), default=NODE_BYTES_MIN)
         assert smallest >= NODE_BYTES_MIN, smallest
@@ -167,6 +181,7 @@ class World:
                 [resource_slice(number) for number in range(slice_count)]
             ),
             "/apis/resource.k8s.io/v1/deviceclasses": encoded(classes),
+            "/api/v1/pods": encoded([pod(number, node_count) for number in range(pod_count)]),
         }
         self.objects: dict[str, Json] = {}
         self.watches: list[queue.SimpleQueue[bytes]] = []
@@ -313,8 +328,8 @@ class Server(ThreadingHTTPServer):
 
 def main(words: list[str]) -> None:
     """Serves until it is stopped."""
-    directory, node_count, slice_count = Path(words[0]), int(words[1]), int(words[2])
-    Handler.world = World(node_count, slice_count)
+    directory, counts = Path(words[0]), [int(word) for word in words[1:]]
+    Handler.world = World(*counts)
     certificates = ensure_development_certificates(directory / "certs")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.cert, certificates.key)

@@ -12,6 +12,7 @@ import pytest
 from webhook.cluster.inventory import LiveInventory
 from webhook.cluster.inventory_feed import InventoryFeed
 from webhook.cluster.inventory_kinds import INVENTORY_KINDS, kept
+from webhook.cluster.pod_feed import PodFeed
 from webhook.cluster.published import Files
 from webhook.cluster.store import StoreReader, StoreWriter
 from webhook.inventory import tables
@@ -19,6 +20,7 @@ from webhook.inventory.build import read_node
 from webhook.inventory.devices import DeviceInventory
 from webhook.inventory.marks import GONE_SECONDS, MARK_SECONDS, Marks, decoded, encoded
 from webhook.inventory.snapshot import Question, Snapshot
+from webhook.objects import core
 from webhook.policy.model import Cluster
 
 GPU = "nvidia.com/gpu"
@@ -42,7 +44,8 @@ class Rig:
 
     def new_feed(self, *, marks: Marks | None = NO_MARKS) -> InventoryFeed:
         """An agent that has just started; its machine's clocks are an hour apart. marks: None if not loaded."""
-        feed = InventoryFeed(self.writer, Files(self.folder), lambda: self.now, lambda: self.now + 3600)
+        self.pods = PodFeed()
+        feed = InventoryFeed(self.writer, Files(self.folder), lambda: self.now, lambda: self.now + 3600, self.pods)
         if marks is not None:
             feed.load(marks)
         return feed
@@ -66,6 +69,14 @@ class Rig:
         spec = {"driver": "gpu.example.com", "nodeName": name, "pool": pool}
         raw = {"metadata": {"name": name}, "spec": {**spec, "devices": [{"name": one} for one in devices]}}
         self.feed.put("ResourceSlice", "", name, msgspec.json.encode(raw))
+
+    def put_pod(self, name: str, node: str, gpus: str = "8", priority: int = 0, phase: str = "Running") -> None:
+        """As the watcher stores it."""
+        container = {"name": "c", "resources": {"limits": {GPU: gpus}}}
+        spec = {"nodeName": node, "priority": priority, "containers": [container]}
+        raw = {"metadata": {"name": name, "namespace": "x"}, "spec": spec, "status": {"phase": phase}}
+        use = kept(msgspec.json.decode(msgspec.json.encode(raw), type=core.Pod))
+        self.pods.put("Pod", "x", name, msgspec.json.encode(use))
 
     def look(self, seconds: float = 1.0) -> Snapshot:
         self.now += seconds
@@ -506,3 +517,82 @@ def test_more_than_a_config_map_holds_makes_it_incomplete(rig: Rig, monkeypatch:
     assert "more nodes and devices changed" in rig.look().complete.reason
     rig.look(MARK_SECONDS)
     assert rig.look().complete.holds
+
+
+# ---- Pods ------------------------------------------------------------------------------------------------------------
+def test_pods_are_for_now_alone(rig: Rig) -> None:
+    rig.list_all(node("a"), node("b"))
+    first = rig.look()
+    rig.pods.replace_kind("Pod", [])
+    rig.put_pod("p", "a")
+    rig.put_pod("q", "b", "2")
+    rig.put_pod("done", "b", "2", phase="Succeeded")
+
+    busy = rig.look(3)
+
+    assert not tables.has_pods(first)
+    assert [gpus(busy, question) for question in Question] == [16, 16, 6]
+    assert busy.version == first.version
+    assert tables.base(busy, Question.NEVER) is tables.base(first, Question.NEVER)
+
+
+def test_a_pod_that_changes_or_goes_is_counted_as_it_is(rig: Rig) -> None:
+    rig.list_all(node("a"))
+    rig.pods.replace_kind("Pod", [])
+    rig.put_pod("p", "a", "8")
+    rig.put_pod("q", "a", "0")
+    full = rig.look(3)
+    rig.put_pod("p", "a", "6")
+    resized = rig.look(3)
+    rig.pods.delete("Pod", "x", "p")
+    left = rig.look(3)
+    rig.pods.replace_kind("Pod", [])
+    empty = rig.look(3)
+
+    assert [gpus(one, Question.NOT_NOW) for one in (full, resized, left, empty)] == [0, 2, 8, 8]
+    assert (tables.has_pods(left), tables.has_pods(empty)) == (True, False)
+
+
+def test_while_pods_are_not_watched_nothing_is_said_of_now(rig: Rig) -> None:
+    """And everything else goes on."""
+    rig.list_all(node("a"))
+    rig.pods.replace_kind("Pod", [])
+    rig.put_pod("p", "a")
+    busy = rig.look(3)
+    rig.pods.unsynced("Pod", "gone")
+    broken = rig.look(3)
+
+    assert (tables.has_pods(busy), tables.has_pods(broken)) == (True, False)
+    assert broken.complete.holds
+    assert len(rig.files()) == 2  # the nodes, and the Pods of the version before
+
+
+def test_pods_that_come_all_the_time_make_a_version_now_and_then(rig: Rig) -> None:
+    rig.list_all(node("a"))
+    rig.pods.replace_kind("Pod", [])
+    rig.look()
+    rig.put_pod("p", "a", "1")
+    first = rig.look(3)
+    rig.put_pod("q", "a", "1")
+
+    assert rig.look(0.5) is first
+    assert gpus(rig.look(3), Question.NOT_NOW) == 6
+
+
+def test_lower_priorities_can_be_thought_away(rig: Rig) -> None:
+    rig.list_all(node("a"))
+    rig.pods.replace_kind("Pod", [])
+    rig.put_pod("low", "a", "5", priority=1)
+    rig.put_pod("high", "a", "2", priority=9)
+    busy = rig.look(3)
+
+    left = {priority: tables.without_lower_priority(busy, priority) for priority in (0, 1, 2, 9, 10)}
+
+    assert {priority: gpus(found, Question.NOT_NOW) for priority, found in left.items() if found is not None} == {
+        0: 1,
+        1: 1,
+        2: 6,
+        9: 6,
+        10: 8,
+    }
+    assert [tables.has_lower_priority(busy, priority) for priority in (1, 2)] == [False, True]

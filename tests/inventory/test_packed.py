@@ -52,6 +52,16 @@ def test_a_changed_row_is_as_if_it_had_always_been_so(nodes: list[Node], changed
     assert list(builder.table()) == [*nodes[:row], changed, *nodes[row + 1 :]]
 
 
+@given(nodes=st.lists(_nodes, max_size=5), more=st.lists(_nodes, max_size=5))
+def test_two_tables_in_a_row_are_one(nodes: list[Node], more: list[Node]) -> None:
+    """Equal values are one, or equal domains would fall apart."""
+    both = NodeTable.of(nodes).followed_by(more)
+
+    assert list(both) == [*nodes, *more]
+    for column in (*both.fields.values(), *both.labels.values()):
+        assert len({repr(value) for value in column.values}) == len(column.values)
+
+
 def test_half_a_table_is_refused() -> None:
     data = node_table.packed(NodeTable.of([Node(name="a", allocatable={"cpu": 1}, labels={"rack": "r"})]))
 

@@ -21,9 +21,10 @@ from webhook.cluster.connection import Connection
 from webhook.cluster.inventory import LiveInventory
 from webhook.cluster.inventory_feed import InventoryFeed
 from webhook.cluster.marks_map import CONFIG_MAP, Keeper, MarksMap
+from webhook.cluster.pod_feed import PodFeed
 from webhook.cluster.published import Files
 from webhook.cluster.store import STORE_FILE, StoreReader, StoreWriter
-from webhook.cluster.watcher import threads
+from webhook.cluster.watcher import pod_thread, threads
 from webhook.inventory.devices import DeviceInventory
 from webhook.inventory.snapshot import Node, Question, Snapshot
 from webhook.policy.model import Cluster as Profile
@@ -41,10 +42,12 @@ class Agent:
         self._store = StoreWriter(folder / STORE_FILE)
         self._store.beat()
         connection = Connection(cluster.kubeconfig())
-        self.feed = InventoryFeed(self._store, Files(folder))
+        self.pods = PodFeed()
+        self.feed = InventoryFeed(self._store, Files(folder), pods=self.pods)
         keeper = Keeper(MarksMap(connection, namespace), self.feed, lambda: True, self._say)
         self._threads = [
-            *threads(connection, self._store, self.feed, self._stop, self._say),
+            *threads(connection, self._store, self._stop, self._say, inventory=self.feed),
+            pod_thread(connection, self.pods, self._stop, self._say, self.feed.has_published),
             threading.Thread(target=keeper.run, args=(self._stop,), daemon=True),
             threading.Thread(target=self.feed.run, args=(self._stop, self._say), daemon=True),
         ]
@@ -164,3 +167,35 @@ def test_while_the_marks_cannot_be_read_nothing_is_complete(
         control_plane.api.patch(f"{path}/{CONFIG_MAP}", {"binaryData": None}).expect()
 
         agent.until(lambda found: of(found, names[0]) is not None, "the agent to start anew")
+
+
+def test_pods_count_for_now_and_their_end_is_seen(
+    control_plane: Cluster, names: list[str], namespace: str, tmp_path: Path
+) -> None:
+    """Only Pods on a node that have not finished, by what they ask for."""
+
+    def make(name: str, node: str) -> None:
+        container = {"name": "c", "image": "pause:3.10", "resources": {"limits": {GPU: "6"}}}
+        spec = (
+            {"nodeName": node, "containers": [container]}
+            if node
+            else {"nodeSelector": {"no": "where"}, "containers": [container]}
+        )
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        control_plane.api.create(pod, namespace).expect(201)
+
+    one, other = names
+    make("running", one)
+    make("finishing", other)
+    make("pending", "")
+    with Agent(control_plane, tmp_path / "one", namespace) as agent:
+
+        def free(found: Snapshot) -> tuple[int | None, int | None]:
+            return amount(found, one, Question.NOT_NOW), amount(found, other, Question.NOT_NOW)
+
+        found = agent.until(lambda found: free(found) == (2, 2), "both Pods to count")
+        assert amount(found, one, Question.READY) == 8
+
+        control_plane.set_pod_phase(namespace, "finishing", "Succeeded")
+
+        agent.until(lambda found: free(found) == (2, 8), "the finished one to count no more")

@@ -166,6 +166,7 @@ def _agent(settings: Settings) -> None:
         settings.kubeconfig,
         quotas=quotas,
         inventory=settings.inventory,
+        pods=settings.inventory_pods,
         namespace=settings.namespace,
     )
 

@@ -95,9 +95,10 @@ class Connection:
         response = self._request("POST", query, timeout_seconds, body=content, content_type="application/json")
         return DryRun(response.status, response.data, tuple(response.headers.getlist("Warning")))
 
-    def watch(self, path: str, resource_version: str, idle_seconds: float) -> Iterator[bytes]:
-        """The lines of a watch, one JSON event each, until the server ends it. Raises GoneError, WatchError."""
-        query = f"{path}?watch=1&allowWatchBookmarks=true&resourceVersion={resource_version}&timeoutSeconds=240"
+    def watch(self, path: str, resource_version: str, idle_seconds: float, more: str = "") -> Iterator[bytes]:
+        """The lines of a watch, one JSON event each, until the server ends it. more: further query
+        parameters. Raises GoneError, WatchError."""
+        query = f"{path}?watch=1&allowWatchBookmarks=true&resourceVersion={resource_version}&timeoutSeconds=240{more}"
         try:
             response = self._request("GET", query, idle_seconds, stream=True)
         except (urllib3.exceptions.HTTPError, OSError) as error:

@@ -18,12 +18,14 @@ import msgspec
 
 from webhook.cluster.published import Manifest, mapped
 from webhook.cluster.store import StoreReader
-from webhook.inventory import device_table, node_table
+from webhook.inventory import device_table, node_table, usage
 from webhook.inventory.build import STABLE_SECONDS_MIN, Content, Notes, finish
 from webhook.inventory.devices import DeviceInventory
 from webhook.inventory.profile import settings_of
 from webhook.inventory.snapshot import HOLDS, ExtendedClass, Question, Snapshot, State
-from webhook.inventory.tables import base, prepare_like
+from webhook.inventory.tables import base, prepare_like, reads_pods
+from webhook.inventory.tables import node_table as table_of
+from webhook.inventory.usage import Usage
 from webhook.policy.model import Cluster
 
 LOOK_SECONDS = 1.0
@@ -46,8 +48,10 @@ class LiveInventory:
         self._current: Snapshot | None = None
         self._made: Snapshot | None = None
         self._made_of: tuple[object, ...] = ()
+        self._pods = ""
         self._nodes: tuple[str, node_table.NodeTable] | None = None
         self._devices: tuple[str, DeviceInventory | None] = ("", None)
+        self._usage: tuple[str, Usage | None] = ("", None)
 
     def current(self) -> Snapshot | None:
         """The newest snapshot; None before the first."""
@@ -85,8 +89,33 @@ class LiveInventory:
             return True
         try:
             nodes, devices = self._mapped(manifest)
+            taken = self._mapped_usage(manifest)
         except (OSError, ValueError, KeyError, msgspec.DecodeError):
             return False
+        made = self._made
+        if made is not None and self._made_of == (
+            msgspec.structs.replace(manifest, pods=self._pods),
+            cluster,
+            is_stable,
+        ):
+            # Only Pods came or went: whatever does not read them stays.
+            prepared = {key: table for key, table in made.prepared.items() if not reads_pods(key)}
+            snapshot = replace(made, nodes=table_of(made).with_usage(taken), prepared=prepared)
+        else:
+            snapshot = self._snapshot(manifest, cluster, nodes, devices, taken)
+        if made is not None:
+            prepare_like(snapshot, made)
+        self._made, self._made_of, self._pods = snapshot, made_of, manifest.pods
+        return True
+
+    def _snapshot(
+        self,
+        manifest: Manifest,
+        cluster: Cluster,
+        nodes: node_table.NodeTable,
+        devices: DeviceInventory | None,
+        taken: Usage | None,
+    ) -> Snapshot:
         content = Content(
             version=manifest.version,
             nodes=nodes,
@@ -94,15 +123,13 @@ class LiveInventory:
             mapped=[ExtendedClass(device_class=name, resource=resource) for name, resource in manifest.mapped],
             overheads=manifest.overheads,
             devices=devices,
+            usage=taken,
         )
         snapshot = finish(content, settings_of(cluster, stable_seconds=self._clock() - manifest.changed_at))
         # What every request needs is made here, off its path.
         for question in (Question.NEVER, Question.READY):
             base(snapshot, question)
-        if self._made is not None:
-            prepare_like(snapshot, self._made)
-        self._made, self._made_of = snapshot, made_of
-        return True
+        return snapshot
 
     def _mapped(self, manifest: Manifest) -> tuple[node_table.NodeTable, DeviceInventory | None]:
         if self._nodes is None or self._nodes[0] != manifest.nodes:
@@ -111,3 +138,9 @@ class LiveInventory:
             found = device_table.unpacked(mapped(self._directory / manifest.devices)) if manifest.devices else None
             self._devices = (manifest.devices, found)
         return self._nodes[1], self._devices[1]
+
+    def _mapped_usage(self, manifest: Manifest) -> Usage | None:
+        if self._usage[0] != manifest.pods:
+            found = usage.unpacked(mapped(self._directory / manifest.pods)) if manifest.pods else None
+            self._usage = (manifest.pods, found)
+        return self._usage[1]

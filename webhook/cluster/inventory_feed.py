@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from webhook.cluster.pod_feed import PodFeed
 from webhook.cluster.published import Files, Manifest
 from webhook.inventory import device_table, node_table
 from webhook.inventory.build import NodeObject, Notes, gone, mapped_by, overhead_of, read_node
@@ -44,6 +45,8 @@ BUILD_SHARE_MAX = 0.1
 # A change waits so long for others.
 CALM_SECONDS = 0.2
 LOOK_SECONDS = 1.0
+# What Pods take is for warnings.
+POD_SECONDS = 2.0
 # Marks end after days: to look for those that did is not urgent.
 OLD_SECONDS = 60.0
 KINDS = ("Node", "DeviceClass", "RuntimeClass", "ResourceSlice")
@@ -93,10 +96,14 @@ class InventoryFeed:
         files: Files,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        pods: PodFeed | None = None,
     ) -> None:
+        """pods: None where Pods are not watched."""
+        self._pods, self._pod_number, self._pods_at = pods, 0, float("-inf")
         self._board, self._files, self._clock, self._wall = board, files, clock, wall
         self._lock = threading.Lock()
         self._wake = threading.Event()
+        self.has_published = threading.Event()
         # Why nothing is complete, by kind; the marks are one more thing to wait for.
         self._missing = {kind: f"the agent does not watch {kind} objects at the moment" for kind in KINDS}
         self._missing[MARKS] = "the high-water marks of nodes and devices are not loaded yet"
@@ -294,6 +301,27 @@ class InventoryFeed:
                 self._build(reason)
                 self._built_at = self._clock()
                 self._build_seconds = self._built_at - now
+            self._publish_pods()
+
+    def _publish_pods(self) -> None:
+        """Pods come and go all the time: what they take is published now and then, and is a file of its own."""
+        number = 0 if self._pods is None else self._pods.number
+        started = self._clock()
+        if number == self._pod_number or self._manifest is None or (number and started < self._pods_at):
+            return
+        file = self._files.write("pods", self._pods.packed()) if self._pods is not None and number else ""
+        former = self._manifest
+        self._publish(msgspec.structs.replace(former, pods=file))
+        self._pod_number = number
+        self._keep(former)
+        self._pods_at = self._clock() + max(POD_SECONDS, (self._clock() - started) / BUILD_SHARE_MAX)
+
+    def _keep(self, former: Manifest | None) -> None:
+        """Removes the files of versions before the former one, which a worker may be about to map."""
+        names = {
+            name for one in (former, self._manifest) if one is not None for name in (one.nodes, one.devices, one.pods)
+        }
+        self._files.keep(names)
 
     def _build(self, reason: str) -> None:
         old = self._manifest
@@ -313,6 +341,7 @@ class InventoryFeed:
             Manifest(
                 nodes=nodes,
                 devices=devices,
+                pods="" if old is None else old.pods,
                 reason=reason,
                 version=self._version(),
                 changed_at=self._changed_at,
@@ -327,11 +356,12 @@ class InventoryFeed:
             )
         )
         self._nodes_dirty = self._devices_dirty = self._dirty = False
-        self._files.keep(tuple(name for name in (nodes, devices, *_files_of(old)) if name))
+        self._keep(old)
 
     def _publish(self, manifest: Manifest) -> None:
         self._board.publish(msgspec.json.encode(manifest))
         self._manifest = manifest
+        self.has_published.set()
 
     def _table(self) -> node_table.NodeTable:
         if self._builder is None or self._changed_row_count > _CHANGED_ROW_COUNT_MAX:
@@ -485,11 +515,6 @@ class InventoryFeed:
 
 
 _PUT = {"Node": "_put_node", "ResourceSlice": "_put_slice", "DeviceClass": "_put_class", "RuntimeClass": "_put_runtime"}
-
-
-def _files_of(manifest: Manifest | None) -> tuple[str, ...]:
-    """A worker may be about to open the former version's."""
-    return () if manifest is None else (manifest.nodes, manifest.devices)
 
 
 def _stamp(raw: bytes | str) -> _Stamp:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import msgspec
 
-from webhook.inventory.build import NodeObject, NodeSpec, NodeStatus
+from webhook.inventory.build import NodeObject, NodeSpec, NodeStatus, use_of
+from webhook.inventory.usage import PodUse
 from webhook.objects import core
 from webhook.objects.kinds import Kind
 
@@ -31,7 +32,10 @@ INVENTORY_KINDS = (
 
 
 def kept(obj: core.Base) -> core.Base:
-    """A Node without annotations that nobody reads and without conditions but Ready; anything else as it is."""
+    """A Node without annotations that nobody reads and without conditions but Ready; of a Pod what it takes from its node;
+    anything else as it is."""
+    if isinstance(obj, core.Pod):
+        return use_of(obj) or PodUse("", 0, {})
     if not isinstance(obj, NodeObject):
         return obj
     written = obj.metadata.annotations or {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -18,12 +19,14 @@ PREFIX = "inventory-"
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """nodes, devices: names of files; devices "" where no ResourceSlice was ever seen. reason: why the inventory is not
+    """nodes, devices: names of files; devices "" where no ResourceSlice was ever seen, pods "" where
+    Pods are not watched; what Pods take is no part of the version. reason: why the inventory is not
     complete; "" if it is. version: changes with the content. changed_at: when labels, taints or devices changed last, by the
     clock that all processes of a machine share. The rest is small."""
 
     nodes: str
     devices: str
+    pods: str = ""
     reason: str
     version: str
     changed_at: float
@@ -54,7 +57,7 @@ class Files:
             raise
         return name
 
-    def keep(self, names: tuple[str, ...]) -> None:
+    def keep(self, names: Collection[str]) -> None:
         """Removes all others; who has one mapped keeps it until he lets it go."""
         for path in [*self._directory.glob(f"{PREFIX}*"), *self._directory.glob(f".{PREFIX}*")]:
             if path.name not in names:

@@ -14,6 +14,7 @@ import msgspec
 
 from webhook.cluster.connection import PAGE_OBJECT_COUNT, Connection, GoneError, ReadState, WatchError
 from webhook.cluster.inventory_kinds import INVENTORY_KINDS, kept
+from webhook.cluster.pod_feed import SELECTOR, PodFeed
 from webhook.cluster.source import list_path
 from webhook.objects import core
 from webhook.objects.kinds import BY_NAME, Kind
@@ -110,7 +111,11 @@ class Watcher:
         kind: Kind,
         stop: threading.Event,
         report: Callable[[str, dict[str, Any]], None],
+        *,
+        selector: str = "",
     ) -> None:
+        """selector: a field selector; "" for all objects."""
+        self._selector = f"&fieldSelector={quote(selector)}" if selector else ""
         self._connection, self._sink, self._stop, self._report = connection, sink, stop, report
         self._kind = kind
         self._version = self._kind.versions[0]
@@ -161,7 +166,7 @@ class Watcher:
         return resource_version
 
     def _page(self, token: str) -> _Page:
-        query = f"?limit={PAGE_OBJECT_COUNT}" + (f"&continue={quote(token)}" if token else "")
+        query = f"?limit={PAGE_OBJECT_COUNT}{self._selector}" + (f"&continue={quote(token)}" if token else "")
         for version in self._kind.versions:
             read = self._connection.get(list_path(self._kind, version) + query, 30.0)
             if read.state is ReadState.OK:
@@ -174,7 +179,7 @@ class Watcher:
     def _watch(self, resource_version: str) -> None:
         while not self._stop.is_set():
             path = list_path(self._kind, self._version)
-            for line in self._connection.watch(path, resource_version, WATCH_IDLE_SECONDS_MAX):
+            for line in self._connection.watch(path, resource_version, WATCH_IDLE_SECONDS_MAX, self._selector):
                 event = msgspec.json.decode(line, type=_Event)
                 if event.type == "ERROR":
                     status = msgspec.json.decode(event.object)
@@ -221,9 +226,10 @@ def _key(raw: msgspec.Raw) -> tuple[str, str]:
 def threads(
     connection: Connection,
     facts: Sink,
-    inventory: Sink | None,
     stop: threading.Event,
     report: Callable[[str, dict[str, Any]], None],
+    *,
+    inventory: Sink | None,
 ) -> Iterator[threading.Thread]:
     """One thread per watched kind, not started yet. inventory: None where nodes and devices are not watched."""
     sinks: list[tuple[Kind, Sink]] = [(BY_NAME[name], facts) for name in WATCHED_KINDS]
@@ -234,3 +240,22 @@ def threads(
     for kind, sink in sinks:
         watcher = Watcher(connection, sink, kind, stop, report)
         yield threading.Thread(target=watcher.run, name=f"watch-{kind.kind}", daemon=True)
+
+
+def pod_thread(
+    connection: Connection,
+    pods: PodFeed,
+    stop: threading.Event,
+    report: Callable[[str, dict[str, Any]], None],
+    after: threading.Event,
+) -> threading.Thread:
+    """Lists and watches Pods, by far the longest list, after what requests wait for; not started yet."""
+    watcher = Watcher(connection, pods, BY_NAME["Pod"], stop, report, selector=SELECTOR)
+
+    def run() -> None:
+        while not after.wait(1.0):
+            if stop.is_set():
+                return
+        watcher.run()
+
+    return threading.Thread(target=run, name="watch-Pod", daemon=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -40,6 +40,8 @@ from webhook.inventory.snapshot import (
     Taint,
 )
 from webhook.inventory.tables import AMOUNT_MAX
+from webhook.inventory.usage import AMOUNT_MAX as USED_MAX
+from webhook.inventory.usage import Counter, PodUse, Usage, packed
 from webhook.objects import core
 from webhook.objects.fieldpath import FieldPath
 from webhook.objects.quantity import Quantity, QuantityError
@@ -167,6 +169,7 @@ class Content:
     mapped: Sequence[ExtendedClass] = ()
     overheads: Mapping[str, core.ResourceList] = field(default_factory=dict)
     devices: devices.DeviceInventory | None = None
+    usage: Usage | None = None
 
 
 @dataclass(slots=True)
@@ -176,8 +179,7 @@ class _Found:
     nodes: list[Node] = field(default_factory=list)
     mapped: list[ExtendedClass] = field(default_factory=list)
     overheads: dict[str, core.ResourceList] = field(default_factory=dict)
-    used: dict[str, Counter[str]] = field(default_factory=dict)
-    ports: dict[str, set[tuple[str, str, int]]] = field(default_factory=dict)
+    pods: Counter = field(default_factory=Counter)
     notes: Notes = field(default_factory=Notes)
     reader: devices.Reader = field(default_factory=devices.Reader)
     slices: list[devices.Slice] = field(default_factory=list)
@@ -195,18 +197,17 @@ def build(objects: Iterable[Mapping[str, Any]], settings: Settings | None = None
             _read(raw, found)
         except (msgspec.ValidationError, TypeError, AttributeError) as error:
             found.notes.problems.append(f"{_title(raw)} cannot be read: {error}")
-    nodes = [
-        replace(node, used=found.used.get(node.name, node.used), used_ports=frozenset(found.ports.get(node.name, ())))
-        for node in sorted(found.nodes, key=lambda node: node.name)
-    ]
+    nodes = sorted(found.nodes, key=lambda node: node.name)
+    usage = found.pods.usage()
     return finish(
         Content(
-            version=settings.version or _version(nodes, found),
+            version=settings.version or _version(nodes, found, usage),
             nodes=nodes,
             notes=found.notes,
             mapped=found.mapped,
             overheads=found.overheads,
             devices=_devices(found),
+            usage=usage if len(usage.node) else None,
         ),
         settings,
     )
@@ -214,12 +215,12 @@ def build(objects: Iterable[Mapping[str, Any]], settings: Settings | None = None
 
 def finish(content: Content, settings: Settings) -> Snapshot:
     """The snapshot: the content with what the policy adds and says of it."""
-    nodes = content.nodes
+    nodes = NodeTable.of(content.nodes)
     if settings.pools:
-        nodes = [*nodes, *(node for pool in settings.pools for node in _pool_nodes(pool, nodes))]
+        nodes = nodes.followed_by([node for pool in settings.pools for node in _pool_nodes(pool, nodes)])
     return Snapshot(
         version=content.version,
-        nodes=nodes if isinstance(nodes, NodeTable) else tuple(nodes),
+        nodes=nodes if content.usage is None else nodes.with_usage(content.usage),
         age_seconds=settings.age_seconds,
         complete=_complete(settings, content),
         fresh=_fresh(settings),
@@ -267,7 +268,9 @@ def _read(raw: Mapping[str, Any], found: _Found) -> None:
         runtime_class = msgspec.convert(raw, core.RuntimeClass)
         found.overheads[runtime_class.metadata.name] = overhead_of(runtime_class)
     elif kind == "Pod":
-        _add_pod(msgspec.convert(raw, core.Pod), found)
+        use = use_of(msgspec.convert(raw, core.Pod))
+        if use is not None:
+            found.pods.add(use)
     elif kind in _AUTOSCALER_KINDS and "." in str(raw.get("apiVersion", "")):
         found.notes.signs.setdefault(_AUTOSCALER_KINDS[kind], f"a {kind}")
 
@@ -377,9 +380,9 @@ def _taints(node: NodeObject, notes: Notes) -> tuple[tuple[Taint, ...], str]:
     return tuple(sorted(set(lasting))), away
 
 
-def _pool_nodes(pool: Pool, nodes: Sequence[Node]) -> list[Node]:
+def _pool_nodes(pool: Pool, nodes: NodeTable) -> list[Node]:
     """The nodes that a pool may still add."""
-    there = int(NodeTable.of(nodes).has_labels(pool.labels).sum()) if pool.labels else 0
+    there = int(nodes.has_labels(pool.labels).sum()) if pool.labels else 0
     limit = ENDLESS_NODE_COUNT if pool.node_count_max is None else max(0, pool.node_count_max - there)
     # What every node has, and a policy does not name, is no limit.
     allocatable = dict.fromkeys(_ON_EVERY_NODE, AMOUNT_MAX) | dict(pool.allocatable)
@@ -397,16 +400,18 @@ def _pool_nodes(pool: Pool, nodes: Sequence[Node]) -> list[Node]:
     ]
 
 
-def _add_pod(pod: core.Pod, found: _Found) -> None:
-    """What a Pod that runs takes from its node; by its spec, which for a Pod in the middle of a resize is the target."""
+# ---- Pods ----------------------------------------------------------------------------------------------------------
+def use_of(pod: core.Pod) -> PodUse | None:
+    """What a Pod that runs takes from its node, by its spec, which in the middle of a resize is the target. None: nothing."""
     node = pod.spec.node_name
     if not node or pod.status.phase in ("Succeeded", "Failed"):
-        return
-    used = found.used.setdefault(node, Counter())
-    used["pods"] += 1
+        return None
+    amounts = {"pods": 1}
     for name, quantity in effective_request(pod.spec, FieldPath(("spec",))).amounts.items():
-        used[name] += quantity.milli_value() if name == "cpu" else quantity.value()
-    found.ports.setdefault(node, set()).update(host_ports(pod.spec))
+        amount = quantity.milli_value() if name == "cpu" else quantity.value()
+        if amount > 0:
+            amounts[name] = min(amount, USED_MAX)
+    return PodUse(node, pod.spec.priority or 0, amounts, tuple(sorted(host_ports(pod.spec))))
 
 
 # ---- states -------------------------------------------------------------------------------------------------------
@@ -444,7 +449,7 @@ def _closed(settings: Settings, found_signs: Mapping[str, str]) -> State:
     return HOLDS
 
 
-def _version(nodes: Sequence[Node], found: _Found) -> str:
+def _version(nodes: Sequence[Node], found: _Found, usage: Usage) -> str:
     """A hash of everything an answer may depend on; heartbeats are not in it."""
     digest = hashlib.blake2b(digest_size=8)
     digest.update(found.device_digest.digest())
@@ -456,10 +461,10 @@ def _version(nodes: Sequence[Node], found: _Found) -> str:
             [str(taint) for taint in node.taints],
             sorted(node.potential.items()),
             node.away,
-            sorted(node.used.items()),
-            sorted(node.used_ports),
         )
         digest.update(repr(parts).encode())
+    if len(usage.node):
+        digest.update(packed(usage))
     digest.update(repr(sorted((one.resource, one.device_class) for one in found.mapped)).encode())
     digest.update(repr(sorted((name, sorted(amounts.items())) for name, amounts in found.overheads.items())).encode())
     return digest.hexdigest()

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.inventory.snapshot import NOTHING, Node, Taint
+from webhook.inventory.usage import Usage
 
 Ints = npt.NDArray[np.int64]
 MISSING = -1
@@ -69,12 +70,20 @@ class RowLabels(Mapping[str, str]):
 
 
 class NodeTable(Sequence[Node]):
-    """See the module. fields: a column per name in FIELDS; labels: a column per label key. Frozen once it is made."""
+    """See the module. fields: a column per name in FIELDS; labels: a column per label key. usage: what Pods take, instead of
+    the columns for it. Frozen once it is made."""
 
-    __slots__ = ("fields", "labels", "names")
+    __slots__ = ("_used", "fields", "labels", "names", "usage")
 
-    def __init__(self, names: Sequence[str], fields: Mapping[str, Column], labels: Mapping[str, Column]) -> None:
-        self.names, self.fields, self.labels = names, fields, labels
+    def __init__(
+        self,
+        names: Sequence[str],
+        fields: Mapping[str, Column],
+        labels: Mapping[str, Column],
+        usage: Usage | None = None,
+    ) -> None:
+        self.names, self.fields, self.labels, self.usage = names, fields, labels, usage
+        self._used: Ints | None = None
 
     @classmethod
     def of(cls, nodes: Sequence[Node]) -> NodeTable:
@@ -93,6 +102,8 @@ class NodeTable(Sequence[Node]):
             return [self[row] for row in range(*index.indices(len(self)))]
         row = range(len(self))[index]
         parts = {name: column.values[column.codes[row]] for name, column in self.fields.items()}
+        if self.usage is not None:
+            parts |= self._used_of(row)
         return Node(name=self.names[row], labels=RowLabels(self, row), **parts)
 
     def __eq__(self, other: object) -> bool:
@@ -103,6 +114,90 @@ class NodeTable(Sequence[Node]):
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+    # ---- the Pods on them -------------------------------------------------------------------------------------------
+    def with_usage(self, usage: Usage | None) -> NodeTable:
+        """The same nodes with these Pods on them."""
+        return NodeTable(self.names, self.fields, self.labels, usage)
+
+    def has_pods(self) -> bool:
+        """Is it known of any Pod that it is on a node?"""
+        if self.usage is not None:
+            return len(self.usage.node) > 0
+        return any(self.fields["used"].values)
+
+    def used(self, resources: Mapping[str, int]) -> Ints:
+        """int64 [row, resource]: what the Pods take. resources: name -> column."""
+        result = np.zeros((len(self), len(resources)), dtype=np.int64)
+        if self.usage is None:
+            column = self.fields["used"]
+            amounts = np.zeros((len(column.values), len(resources)), dtype=np.int64)
+            for code, used in enumerate(column.values):
+                for name in used.keys() & resources.keys():
+                    amounts[code, resources[name]] = used[name]
+            return amounts[column.codes] if len(self) else result
+        per_row = self._used_rows()
+        for index, name in enumerate(self.usage.resources):
+            if name in resources:
+                result[:, resources[name]] = per_row[:, index]
+        return result
+
+    def used_ports(self) -> Column:
+        """Of each row."""
+        if self.usage is None:
+            return self.fields["used_ports"]
+        rows = self._row_of_name()
+        taken: dict[int, set[tuple[str, str, int]]] = {}
+        for node, _, port in self.usage.ports:
+            row = int(rows[node])
+            if row != MISSING:
+                taken.setdefault(row, set()).add(port)
+        codes = _Codes(len(self))
+        codes.fill(frozenset())
+        for row, ports in taken.items():
+            codes.set(row, frozenset(ports))
+        return codes.column()
+
+    def _row_of_name(self) -> Ints:
+        """int64 [usage.names] -> row, MISSING for a node that is not there."""
+        assert self.usage is not None  # noqa: S101
+        rows = {name: row for row, name in enumerate(self.names)}
+        return np.array([rows.get(name, MISSING) for name in self.usage.names], dtype=np.int64)
+
+    def _used_rows(self) -> Ints:
+        """int64 [row, usage.resources]."""
+        if self._used is None:
+            assert self.usage is not None  # noqa: S101
+            rows = self._row_of_name()
+            used = np.zeros((len(self), len(self.usage.resources)), dtype=np.int64)
+            used[rows[rows != MISSING]] = self.usage.per_node()[rows != MISSING]
+            self._used = used
+        return self._used
+
+    def _used_of(self, row: int) -> dict[str, Any]:
+        assert self.usage is not None  # noqa: S101
+        amounts = self._used_rows()[row]
+        used = {name: int(amount) for name, amount in zip(self.usage.resources, amounts, strict=True) if amount}
+        name = self.names[row]
+        ports = frozenset(port for node, _, port in self.usage.ports if self.usage.names[node] == name)
+        return {"used": used or NOTHING, "used_ports": ports}
+
+    # ---- other tables -----------------------------------------------------------------------------------------------
+    def followed_by(self, nodes: Sequence[Node]) -> NodeTable:
+        """These nodes and then those."""
+        more = TableBuilder(nodes).table()
+        fields = {
+            name: _chained(column, more.fields[name], is_mapping=name in _MAPPINGS)
+            for name, column in self.fields.items()
+        }
+        labels = {
+            key: _chained(
+                self.labels.get(key) or Column(np.full(len(self), MISSING, dtype=np.int64), []),
+                more.labels.get(key) or Column(np.full(len(more), MISSING, dtype=np.int64), []),
+            )
+            for key in sorted(self.labels.keys() | more.labels.keys())
+        }
+        return NodeTable((*self.names, *more.names), fields, labels, self.usage)
 
     def is_away(self) -> npt.NDArray[np.bool_]:
         """bool [row]: takes no Pods today."""
@@ -117,6 +212,23 @@ class NodeTable(Sequence[Node]):
             code = column.values.index(value) if column is not None and value in column.values else None
             found &= False if column is None or code is None else column.codes == code
         return found
+
+
+def _chained(one: Column, other: Column, *, is_mapping: bool = False) -> Column:
+    """The rows of both; an equal value is one."""
+
+    def key(value: Any) -> Hashable:
+        return frozenset(value.items()) if is_mapping else value
+
+    values = list(one.values)
+    index = {key(value): code for code, value in enumerate(values)}
+    code_of = np.empty(len(other.values) + 1, dtype=np.int64)
+    code_of[-1] = MISSING  # which as an index is the last
+    for code, value in enumerate(other.values):
+        code_of[code] = index.setdefault(key(value), len(values))
+        if code_of[code] == len(values):
+            values.append(value)
+    return Column(np.concatenate([one.codes, code_of[other.codes]]), values)
 
 
 class TableBuilder:
@@ -171,6 +283,12 @@ class _Codes:
         if code == len(self.values):
             self.values.append(value)
         self.codes[row] = code
+
+    def fill(self, value: Any) -> None:
+        """Every row has it."""
+        self._index[value] = len(self.values)
+        self.codes[:] = len(self.values)
+        self.values.append(value)
 
     def column(self) -> Column:
         return Column(self.codes.copy(), list(self.values))

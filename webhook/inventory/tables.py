@@ -14,7 +14,7 @@ All arrays are read-only by convention; int64 where they hold amounts. Source of
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -75,10 +75,11 @@ class Base:
         self.rows: Ints = everyone if question is Question.NEVER else everyone[~table.is_away()]
         self.nodes: Sequence[Node] = table if len(self.rows) == len(table) else _Some(table, self.rows)
         self.resources: dict[str, int] = {}
-        shape_of, self.amounts = self._shapes()
+        shape_of, self.amounts = self._free() if question is Question.NOT_NOW else self._shapes()
         taints_of, self.taint_sets = self._distinct("taints")
         if question is Question.NOT_NOW:
-            ports_of, self.port_sets = self._distinct("used_ports")
+            taken = table.used_ports()
+            ports_of, self.port_sets = _compact(taken.codes[self.rows], taken.values)
         else:
             ports_of, self.port_sets = np.zeros(len(self.rows), dtype=np.int64), [frozenset()]
         hostnames = self.label(HOSTNAME) if HOSTNAME in table.labels else None
@@ -101,7 +102,7 @@ class Base:
     def _shapes(self) -> tuple[Ints, Ints]:
         """int64 [node] -> shape, and the amounts of each shape; nodes that have the same have one."""
         table, rows = self.table, self.rows
-        read = [table.fields[name].codes[rows] for name in ("allocatable", "potential", "used")]
+        read = [table.fields[name].codes[rows] for name in ("allocatable", "potential")]
         _, first, kind_of = np.unique(_joined(read), return_index=True, return_inverse=True)
         shapes: dict[frozenset[tuple[str, int]], int] = {}
         shape_of_kind = np.empty(len(first), dtype=np.int64)
@@ -116,6 +117,23 @@ class Base:
             for name, amount in content:
                 amounts[row, self.resources[name]] = min(amount, AMOUNT_MAX)
         return shape_of_kind[kind_of.reshape(-1)], amounts
+
+    def _free(self) -> tuple[Ints, Ints]:
+        """As `_shapes`, of what the Pods leave: on a busy cluster each node is a shape of its own."""
+        offers = self.table.fields["allocatable"]
+        for offer in offers.values:
+            for name in offer:
+                self.resources.setdefault(name, len(self.resources))
+        has = np.zeros((len(offers.values), len(self.resources)), dtype=np.int64)
+        for code, offer in enumerate(offers.values):
+            for name, amount in offer.items():
+                has[code, self.resources[name]] = min(amount, AMOUNT_MAX)
+        free = np.maximum(has[offers.codes[self.rows]] - self.table.used(self.resources)[self.rows], 0)
+        columns = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in free.T]
+        if not columns:
+            return np.zeros(len(self.rows), dtype=np.int64), np.zeros((min(1, len(self.rows)), 0), dtype=np.int64)
+        _, first, shape_of = np.unique(_joined(columns), return_index=True, return_inverse=True)
+        return shape_of.reshape(-1).astype(np.int64), free[first]
 
     def label(self, key: str) -> tuple[Ints, list[str]]:
         """codes int64 [node] (MISSING without the label) and the values they stand for."""
@@ -397,15 +415,47 @@ def every_domain(
     return _kept(snapshot, key, lambda: DomainKinds.of_cells(found, [[cell] for cell in _present(found)]))
 
 
+_TABLES: dict[object, Callable[..., object]] = {
+    "base": base,
+    "classes": classes,
+    "cells": cells,
+    "kinds": domain_kinds,
+    "every": every_domain,
+}
+
+
 def prepare_like(snapshot: Snapshot, former: Snapshot) -> None:
     """Makes the tables that requests asked of the former version, so that the next one need not wait for them."""
-    make: dict[str, Callable[..., object]] = {
-        "base": base,
-        "classes": classes,
-        "cells": cells,
-        "kinds": domain_kinds,
-        "every": every_domain,
-    }
     for key in list(former.prepared):
-        if isinstance(key, tuple) and key[0] in make:
-            make[key[0]](snapshot, *key[1:])
+        if isinstance(key, tuple) and key[0] in _TABLES:
+            _TABLES[key[0]](snapshot, *key[1:])
+
+
+def has_pods(snapshot: Snapshot) -> bool:
+    """Is it known what Pods take from the nodes? Without, nothing is said of "not now"."""
+    return node_table(snapshot).has_pods()
+
+
+def has_lower_priority(snapshot: Snapshot, priority: int) -> bool:
+    """Is there a Pod that this priority may preempt?"""
+    usage = node_table(snapshot).usage
+    return usage is not None and bool((usage.priority < priority).any())
+
+
+def without_lower_priority(snapshot: Snapshot, priority: int) -> Snapshot | None:
+    """The same cluster without the Pods that this priority may preempt; None where priorities are not known."""
+    usage = node_table(snapshot).usage
+    if usage is None:
+        return None
+    levels = tuple(sorted({int(level) for level in np.unique(usage.priority) if level >= priority}))
+
+    def make() -> Snapshot:
+        nodes = node_table(snapshot).with_usage(usage.from_priority(priority))
+        return replace(snapshot, nodes=nodes, prepared={})
+
+    return _kept(snapshot, ("without lower", levels), make)
+
+
+def reads_pods(key: Hashable) -> bool:
+    """Does what is prepared under this key depend on the Pods?"""
+    return not (isinstance(key, tuple) and len(key) > 1 and key[0] in _TABLES and key[1] is not Question.NOT_NOW)

@@ -21,6 +21,7 @@ from webhook.feasibility.engine import copies_at_once, evaluate
 from webhook.feasibility.model import Demand, LeafDemand, Part, PodDemand, Profile, Requirement, TreeDemand
 from webhook.feasibility.result import Infeasible, Unknown
 from webhook.inventory.snapshot import Question, Snapshot
+from webhook.inventory.tables import has_pods
 from webhook.objects.core import PodSpec
 from webhook.objects.fieldpath import FieldPath
 from webhook.plan.model import GangPlan
@@ -350,7 +351,7 @@ class _Judge:
             if isinstance(found, Infeasible):
                 yield Fault(rule="WAS510", demand=self.demand, found=found, hindrance="they may come back")
                 return
-        if once(self.snapshot, "used", lambda: any(node.used for node in self.snapshot.nodes)):
+        if has_pods(self.snapshot) and not _placed_already(self.facts):
             found = evaluate(self.demand, self.snapshot, Question.NOT_NOW, with_explanation=False)
             if isinstance(found, Infeasible):
                 yield Fault(rule="WAS511", demand=self.demand, found=found, hindrance="running Pods may end")

@@ -5,10 +5,11 @@ Whether the group has no place in what is free today, although the nodes could h
 
 ## Why
 A busy cluster is not an impossible one: running Pods end, and Pods of lower priority can be preempted. So this only
-tells the tenant that the group will wait. It needs an inventory with Pods.
+tells the tenant that the group will wait, and whether it may preempt its way: kube-scheduler 1.37 takes only Pods of a
+strictly lower priority away, and none for a PriorityClass with preemptionPolicy Never. It needs an inventory with Pods.
 
 ## Fields read
-The Pod template, minCount, the topology key; the Pods on the nodes
+The Pod template, minCount, the topology key, the PriorityClass; the Pods on the nodes
 
 ## Allowed
 ```yaml
@@ -32,8 +33,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
-from webhook.rules._capacity import KINDS, faults
+from webhook.feasibility.engine import evaluate
+from webhook.feasibility.result import Feasible, Infeasible
+from webhook.inventory.snapshot import Question
+from webhook.inventory.tables import has_lower_priority, without_lower_priority
+from webhook.rules._capacity import KINDS, Fault, faults
 from webhook.rules._capacity_words import asks
+from webhook.rules._priorities import pod_preemption_policy, pod_priority
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -49,12 +55,38 @@ META = RuleMeta(
 def check(facts: Facts) -> Iterator[Finding]:
     for fault in faults(facts, META.id):
         assert fault.found is not None  # noqa: S101  made from a proof
+        why, fix = _way(facts, fault)
         yield Finding(
             field=fault.demand.root.path,
             seen=fault.found.proof.needed,
             limit=fault.found.proof.best,
             message=f"{asks(fault)}; beside the Pods that run now there is room for {fault.found.proof.best}, so it waits until "
-            "Pods end or are preempted",
-            fix="expect it to wait, or use a PriorityClass that may preempt them",
+            f"{why}",
+            fix=fix,
             at_most=Action.WARN,
         )
+
+
+def _way(facts: Facts, fault: Fault) -> tuple[str, str]:
+    """(what it waits for, what to do)."""
+    unknown = "Pods end or are preempted", "expect it to wait, or use a PriorityClass that may preempt them"
+    priorities = [pod_priority(facts, pod_set).value for pod_set in facts.plan.all_pod_sets()]
+    policies = [pod_preemption_policy(facts, pod_set).value for pod_set in facts.plan.all_pod_sets()]
+    known = [one for one in priorities if one is not None]
+    if facts.inventory is None or len(known) < len(priorities) or not known or None in policies:
+        return unknown
+    if "Never" in policies:
+        return "Pods end: its PriorityClass preempts none", "expect it to wait, or use a PriorityClass that preempts"
+    priority = min(known)
+    left = without_lower_priority(facts.inventory, priority)
+    if left is None:
+        return unknown
+    found = evaluate(fault.demand, left, Question.NOT_NOW, with_explanation=False)
+    if isinstance(found, Infeasible):
+        fix = "expect it to wait, or use a PriorityClass with a higher value"
+        if not has_lower_priority(facts.inventory, priority):
+            return f"Pods end: none has a priority below its {priority}", fix
+        return f"Pods end: without those below its priority {priority} there is room for {found.proof.best}", fix
+    if isinstance(found, Feasible):
+        return f"Pods below its priority {priority} are preempted, which makes room", "expect others to be preempted"
+    return unknown
