@@ -100,9 +100,12 @@ class Muster:
         """User and system time of the agent so far."""
         for pid in self._pids():
             if b"agent" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-                return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                return cpu_seconds(pid)
         raise AssertionError("no agent runs")
+
+    def cpu_seconds(self) -> float:
+        """User and system time of all its processes so far."""
+        return sum(map(cpu_seconds, self._pids()))
 
     def _pids(self) -> list[int]:
         """The processes of the session that `serve` leads."""
@@ -269,6 +272,12 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _status_kib(pid: int, file: str, field: str) -> int:

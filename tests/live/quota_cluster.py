@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from tests.cluster.client import MERGE_PATCH, ApiClient, Response
 from tests.cluster.cluster import Cluster
 from tests.live.muster import Muster
 from tests.support.cases import policy_document
+from webhook.quota.model import Reservation, reservation_of
 
 CRD_FILE = Path(__file__).parents[2] / "charts" / "muster" / "crds" / "tierquotas.yaml"
 QUOTAS = "/apis/muster.dev/v1alpha1/tierquotas"
@@ -153,8 +153,8 @@ def books(cluster: Cluster, name: str) -> dict[str, Any]:
     return status
 
 
-def reservations(cluster: Cluster, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (books(cluster, name).get("reservations") or "").splitlines()]
+def reservations(cluster: Cluster, name: str) -> list[Reservation]:
+    return [reservation_of(line) for line in (books(cluster, name).get("reservations") or "").splitlines()]
 
 
 def settled(cluster: Cluster, name: str, resource: str = GPU, seconds: float = 30) -> int:

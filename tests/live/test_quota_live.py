@@ -286,7 +286,7 @@ def test_children_of_a_live_owner_are_covered_and_a_forged_one_pays(cluster: Clu
         wait_used(cluster, namespace, 16)
         assert create(cluster, namespace, second.dict()).status == 403
         rows = reservations(cluster, namespace)
-        assert [(row["name"], row["settled"]) for row in rows] == [("forged", True)]
+        assert [(row.name, row.settled) for row in rows] == [("forged", True)]
         cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods/forged", gracePeriodSeconds=0).expect()
         cluster.wait_for(lambda: not reservations(cluster, namespace), 20, "the forged Pod out of the books")
         wait_used(cluster, namespace, 12)

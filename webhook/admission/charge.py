@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -156,7 +156,7 @@ class _Cashier:
 
 def _order(facts: Facts, amounts: Mapping[str, int], bill: Bill) -> Order:
     metadata = facts.metadata
-    order_id = str(uuid.uuid4())
+    order_id = secrets.token_hex(8)
     return Order(
         id=order_id,
         # Final in the validating phase. An object without one (in `review`) is charged as one of its own.

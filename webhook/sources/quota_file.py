@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from webhook.quota.model import TierQuota, reservations_from, rows_of
+from webhook.quota.model import TierQuota, line_of, reservation_of
 from webhook.quota.store import Written
 
 RESERVATION_SECONDS = 90.0
@@ -49,9 +49,9 @@ class QuotaFile:
             given = {item.id for item in self._given[quota.name].reservations}
             known = {item["id"]: item["at"] for item in books.get(quota.name, {}).get("rows", ())}
             rows = [
-                {"id": item["id"], "at": known.get(item["id"], self._clock()), "row": item}
-                for item in rows_of(quota)
-                if item["id"] not in given
+                {"id": item.id, "at": known.get(item.id, self._clock()), "line": line_of(item)}
+                for item in quota.reservations
+                if item.id not in given
             ]
             books[quota.name] = {"version": int(stored.resource_version) + 1, "rows": rows}
             self._path.write_bytes(msgspec.json.encode(books))
@@ -62,8 +62,7 @@ class QuotaFile:
         result = []
         for name, quota in self._given.items():
             book = books.get(name, {"version": 0, "rows": []})
-            rows = [item["row"] for item in book["rows"] if item["at"] > oldest]
-            own = (*quota.reservations, *reservations_from(rows))
+            own = (*quota.reservations, *(reservation_of(row["line"]) for row in book["rows"] if row["at"] > oldest))
             result.append(replace(quota, resource_version=str(book["version"]), reservations=own))
         return result
 
