@@ -4,6 +4,7 @@ diff. ``UPDATE_GOLDENS=1 pytest tests/rules/test_texts.py`` writes it anew."""
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,10 @@ def test_what_warns_out_of_the_box_fits_one_warning() -> None:
     }
 
     assert long <= LONG_BY_NATURE, long - LONG_BY_NATURE
+
+
+def test_one_is_no_plural() -> None:
+    """ "1 Pods" is what a machine says."""
+    nouns = "Pods|Jobs|groups|nodes|devices|claims|templates|levels|objects|roles|completions"
+
+    assert [line for line in lines() if re.search(rf"\b1 (other |child |more )?({nouns})\b", line)] == []

@@ -44,6 +44,7 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.objects import core
+from webhook.objects.words import plural
 from webhook.plan.model import CompositeGroup, GroupOrigin
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
@@ -84,10 +85,10 @@ def _group_count(facts: Facts, composite: CompositeGroup) -> tuple[int | None, b
 
 def _finding(composite: CompositeGroup, min_group_count: int, group_count: int, proven: bool) -> Finding:
     if proven:
-        what = f"only {group_count} groups have it as parent: none of them ever starts, and no event says so"
+        what = f"only {plural(group_count, 'group')} {'has' if group_count == 1 else 'have'} it as parent: none of them ever starts, and no event says so"
         fix = f"set it to {group_count} or less, or add groups"
     else:
-        what = f"there are {group_count} child templates: unless one makes several groups, none ever starts, without an event"
+        what = f"the composite has {plural(group_count, 'child template')}: unless one makes several groups, none ever starts, without an event"
         fix = f"set it to {group_count} if each template makes one group"
     return Finding(
         field=composite.min_group_count_path,

@@ -49,6 +49,7 @@ from collections.abc import Iterator, Sequence
 from webhook.facts.model import Facts
 from webhook.objects import core
 from webhook.objects.fieldpath import SPEC, FieldPath
+from webhook.objects.words import plural
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding
 
@@ -83,7 +84,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 field=path,
                 reason="templates added or removed",
-                message=f"had {len(old.get(path, ()))} templates and would have {len(templates)}: in 1.37 templates "
+                message=f"had {plural(len(old.get(path, ())), 'template')} and would have {len(templates)}: in 1.37 templates "
                 "cannot be added or removed after creation",
                 fix="create a new Workload with the templates you need",
                 seen=len(templates),

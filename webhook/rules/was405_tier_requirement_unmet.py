@@ -39,6 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
+from webhook.objects.words import plural
 from webhook.plan.annotations import CHECKPOINT_INTERVAL, EXPECTED_RUN_TIME
 from webhook.plan.model import DisruptionModeKind, LeafGroup
 from webhook.policy.model import Tier
@@ -112,8 +113,8 @@ def _largest(group: LeafGroup, tier: Tier) -> Iterator[Finding]:
     if limit is not None and seen > limit:
         yield Finding(
             field=group.pod_sets[0].pod_count_path if group.pod_sets else group.min_count_path,
-            message=f'the gang has {seen} Pods, and tier "{tier.name}" allows {limit}: larger ones block the tier for others',
-            fix=f"use at most {limit} Pods, or a class of another tier",
+            message=f'the gang has {plural(seen, "Pod")}, and tier "{tier.name}" allows {limit}: larger ones block the tier for others',
+            fix=f"use at most {plural(limit, 'Pod')}, or a class of another tier",
             seen=seen,
             limit=limit,
             excess=seen - limit,

@@ -64,7 +64,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         if limit is None or group.disruption_mode is not DisruptionModeKind.ALL or written.value <= limit:
             continue
         pods = group.pod_count or group.min_count
-        of_all = f"all {pods} Pods lose" if pods else "all Pods lose"
+        of_all = f"all {pods} Pods lose" if (pods or 0) > 1 else "all Pods lose"
         yield Finding(
             field=written.path,
             message=(

@@ -46,6 +46,7 @@ from collections.abc import Iterator, Mapping
 from webhook.facts.model import Facts
 from webhook.objects import core
 from webhook.objects.quantity import Quantity, QuantityError, text_of
+from webhook.objects.words import plural
 from webhook.plan.model import GroupOrigin, LeafGroup, PodSet, PolicyKind
 from webhook.plan.requests import effective_request
 from webhook.rules._jobs import may_adopt
@@ -101,7 +102,7 @@ def _against(facts: Facts, group: LeafGroup, pod_set: PodSet, quota: core.Resour
         elif need > left and facts.old is None and name != "count/pods":
             left = max(left, Quantity(0))
             effect = "until that is free, only some of the Pods are made, and they wait for the rest"
-            has = f"has left {_text(name, left)}: {effect}"
+            has = f"has {_text(name, left)} left: {effect}"
             yield _finding(group, quota, name, (per_pod[name], left), has=has, at_most=Action.WARN)
 
 
@@ -154,7 +155,7 @@ def _finding(
     return Finding(
         field=group.min_count_path,
         message=(
-            f'{group.min_count} Pods at once need {_text(name, need)} "{name}"{of_each}, and ResourceQuota '
+            f'starting {plural(group.min_count, "Pod")} at once takes {_text(name, need)} "{name}"{of_each}, and ResourceQuota '
             f'"{quota.metadata.name}" {has}'
         ),
         fix="lower minCount or the request, or have the quota raised",
