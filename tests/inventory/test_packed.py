@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.feasibility.devices.objects import GPU, resource_slice
+from tests.feasibility.devices.objects import GPU, claim, gang, ready, request, resource_slice
+from webhook.feasibility.engine import evaluate
+from webhook.feasibility.result import Infeasible
 from webhook.inventory import device_table, node_table
 from webhook.inventory.devices import DeviceInventory, Reader, assemble
 from webhook.inventory.node_table import NodeTable, TableBuilder
-from webhook.inventory.snapshot import Node, Taint
+from webhook.inventory.snapshot import Node, Question, Snapshot, Taint
 
 _names = st.sampled_from(["a", "b", "c"])
 _nodes = st.builds(
@@ -136,3 +138,28 @@ def test_half_the_devices_are_refused() -> None:
         device_table.unpacked(data[:-1])
     with pytest.raises(ValueError, match="no devices"):
         device_table.unpacked(b"something else entirely")
+
+
+@pytest.mark.parametrize("question", list(Question))
+def test_a_decision_decodes_one_node_of_each_kind(question: Question, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the question is: 80,000 devices take a second to decode."""
+    names = [f"n{number}" for number in range(40)]
+    reader = Reader()
+    gpu = {"name": "d0", "attributes": {"model": {"string": "h200"}}}
+    slices = [reader.read_slice(resource_slice(name, GPU, [gpu], nodeName=name)) for name in names]
+    classes = [{"metadata": {"name": GPU}, "spec": {}}]
+    devices = device_table.unpacked(device_table.packed(assemble(slices, classes=classes)))
+    nodes = [Node(name=name, allocatable={"pods": 110}, labels={"rack": "r"}) for name in names]
+    where = Snapshot(version="1", nodes=nodes, devices=devices)
+    asked = ready(gang(41, {"g": claim(request("gpu", GPU, 1))}, topology="rack"), where)
+    looked: list[str] = []
+    decode = device_table.PackedDevices.__getitem__
+    monkeypatch.setattr(
+        device_table.PackedDevices, "__getitem__", lambda self, node: looked.append(node) or decode(self, node)
+    )
+
+    found = evaluate(asked, where, question)
+
+    assert isinstance(found, Infeasible)
+    assert found.proof.best == 40
+    assert looked == []

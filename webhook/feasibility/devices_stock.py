@@ -197,8 +197,8 @@ class _Shelver:
         self.is_by_node = bool(self.inventory.identities & (attributes | key.matched))
         self.has_rules = self.question is not Question.NEVER and bool(self.inventory.taint_rules)
         self.allocated_nodes: frozenset[str] = frozenset()
-        if self.question is Question.NOT_NOW:
-            taken = self.inventory.allocated
+        taken = self.inventory.allocated
+        if self.question is Question.NOT_NOW and taken:  # a look at the devices of every node, which are packed
             self.allocated_nodes = frozenset(
                 node for node, devices in self.inventory.local.items() if any(device.id in taken for device in devices)
             )
