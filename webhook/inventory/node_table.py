@@ -7,7 +7,7 @@ it. `packed` and `unpacked` turn a table into bytes and back without copying the
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast, overload
 
 import msgspec
@@ -115,6 +115,49 @@ class NodeTable(Sequence[Node]):
 
     __hash__ = None  # type: ignore[assignment]
 
+    # ---- what rules ask of all nodes at once ------------------------------------------------------------------------
+    def label_keys(self, *, real: bool = False) -> set[str]:
+        """The labels that any node has. real: nodes that exist now alone."""
+        there = self.is_real() if real else np.ones(len(self), dtype=np.bool_)
+        return {key for key, column in self.labels.items() if (column.codes[there] != MISSING).any()}
+
+    def label_values(self, key: str) -> set[str]:
+        """What nodes have of this label."""
+        column = self.labels.get(key)
+        return set() if column is None else {column.values[code] for code in np.unique(column.codes) if code != MISSING}
+
+    def has_keys(self, keys: Iterable[str]) -> npt.NDArray[np.bool_]:
+        """bool [row]: has all of these labels, whatever their values."""
+        found = np.ones(len(self), dtype=np.bool_)
+        for key in keys:
+            column = self.labels.get(key)
+            found &= False if column is None else column.codes != MISSING
+        return found
+
+    def is_real(self) -> npt.NDArray[np.bool_]:
+        """bool [row]: exists now."""
+        return self._is_set("real")
+
+    def had_more(self) -> npt.NDArray[np.bool_]:
+        """bool [row]: has a high-water mark."""
+        return self._is_set("potential")
+
+    def away_counts(self) -> dict[str, int]:
+        """Why nodes take no Pods today, and how many."""
+        column = self.fields["away"]
+        counts = np.bincount(column.codes, minlength=len(column.values))
+        return {reason: int(count) for reason, count in zip(column.values, counts, strict=True) if reason and count}
+
+    def rows_that_offer(self, test: Callable[[Mapping[str, int]], bool]) -> Ints:
+        """int64: the rows whose allocatable passes; each different one is looked at once."""
+        column = self.fields["allocatable"]
+        passes = np.array([test(offer) for offer in column.values], dtype=np.bool_)
+        return np.flatnonzero(passes[column.codes])
+
+    def _is_set(self, name: str) -> npt.NDArray[np.bool_]:
+        column = self.fields[name]
+        return np.array([bool(value) for value in column.values], dtype=np.bool_)[column.codes]
+
     # ---- the Pods on them -------------------------------------------------------------------------------------------
     def with_usage(self, usage: Usage | None) -> NodeTable:
         """The same nodes with these Pods on them."""
@@ -201,8 +244,7 @@ class NodeTable(Sequence[Node]):
 
     def is_away(self) -> npt.NDArray[np.bool_]:
         """bool [row]: takes no Pods today."""
-        column = self.fields["away"]
-        return np.array([bool(reason) for reason in column.values], dtype=np.bool_)[column.codes]
+        return self._is_set("away")
 
     def has_labels(self, labels: Mapping[str, str]) -> npt.NDArray[np.bool_]:
         """bool [row]: carries all of these."""

@@ -21,7 +21,7 @@ from webhook.feasibility.engine import copies_at_once, evaluate
 from webhook.feasibility.model import Demand, LeafDemand, Part, PodDemand, Profile, Requirement, TreeDemand
 from webhook.feasibility.result import Infeasible, Unknown
 from webhook.inventory.snapshot import Question, Snapshot
-from webhook.inventory.tables import has_pods
+from webhook.inventory.tables import has_pods, node_table
 from webhook.objects.core import PodSpec
 from webhook.objects.fieldpath import FieldPath
 from webhook.plan.model import GangPlan
@@ -346,7 +346,8 @@ class _Judge:
 
     def _today(self) -> Iterator[Fault]:
         """Only with nodes that take no Pods today (WAS510), or only once other Pods have gone (WAS511)."""
-        if once(self.snapshot, "away", lambda: any(node.away or node.potential for node in self.snapshot.nodes)):
+        nodes = node_table(self.snapshot)
+        if once(self.snapshot, "away", lambda: bool((nodes.is_away() | nodes.had_more()).any())):
             found = evaluate(self.demand, self.snapshot, Question.READY, with_explanation=False)
             if isinstance(found, Infeasible):
                 yield Fault(rule="WAS510", demand=self.demand, found=found, hindrance="they may come back")

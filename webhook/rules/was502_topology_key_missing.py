@@ -36,6 +36,7 @@ from collections.abc import Iterator
 from webhook.facts.model import Facts
 from webhook.feasibility.result import Infeasible
 from webhook.inventory.snapshot import Snapshot
+from webhook.inventory.tables import node_table
 from webhook.objects.fieldpath import FieldPath
 from webhook.objects.words import nearest, plural
 from webhook.rules._capacity import KINDS, Fault, faults
@@ -74,16 +75,18 @@ def _path(fault: Fault) -> FieldPath:
 
 
 def _words(found: Infeasible, keys: tuple[str, ...], inventory: Snapshot) -> tuple[str, str]:
-    labels = [node.labels for node in inventory.nodes if node.real]
-    missing = [key for key in keys if not any(key in one for one in labels)]
+    nodes = node_table(inventory)
+    known = nodes.label_keys(real=True)
+    missing = [key for key in keys if key not in known]
     if missing:
-        near = nearest(missing[0], {key for one in labels for key in one})
+        near = nearest(missing[0], known)
         hint = f' (nearest: "{near}")' if near else ""
         fix = f'use "{near}", ' if near else "use a label that nodes have, "
         return f'no node has the label "{missing[0]}"{hint}', f"{fix}label the nodes, or leave the topology key out"
-    count = sum(all(key in one for key in keys) for one in labels)
+    total = int(nodes.is_real().sum())
+    count = int((nodes.is_real() & nodes.has_keys(keys)).sum())
     head, _ = story(found)
-    message = f"{head}; {len(labels) - count} of {plural(len(labels), 'node')} do not count: no label {quoted(keys)}"
+    message = f"{head}; {total - count} of {plural(total, 'node')} do not count: no label {quoted(keys)}"
     fits = found.explanation.largest
     smaller = f"run at most {plural(fits, 'Pod')}, " if fits else ""
     return message, f"leave out the topology entry, {smaller}or have the admins label the other nodes"

@@ -33,10 +33,11 @@ cases R105, R107, R109
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from webhook.facts.model import Facts
 from webhook.inventory.snapshot import Snapshot
+from webhook.inventory.tables import node_table
 from webhook.objects.words import nearest
 from webhook.rules._capacity import KINDS, faults, once
 from webhook.rules._capacity_words import each_pod, end, request_path
@@ -116,7 +117,9 @@ def _mixed(facts: Facts, inventory: Snapshot) -> Iterator[Finding]:
 
 
 def _mixed_nodes(inventory: Snapshot) -> Iterator[str]:
-    for node in inventory.nodes:
-        slices = any(amount for name, amount in node.allocatable.items() if name.startswith(_MIG))
-        if slices and node.allocatable.get(_GPU):
-            yield node.name
+    def is_mixed(offer: Mapping[str, int]) -> bool:
+        slices = any(amount for name, amount in offer.items() if name.startswith(_MIG))
+        return slices and bool(offer.get(_GPU))
+
+    nodes = node_table(inventory)
+    return (nodes.names[row] for row in nodes.rows_that_offer(is_mixed))

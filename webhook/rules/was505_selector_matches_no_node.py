@@ -33,6 +33,7 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.inventory.snapshot import Snapshot
+from webhook.inventory.tables import node_table
 from webhook.objects.words import nearest
 from webhook.rules._capacity import KINDS, faults
 from webhook.rules._capacity_words import each_pod, end, selector_path
@@ -72,7 +73,7 @@ def _advice(cause: Cause, inventory: Snapshot) -> tuple[str, str]:
     if not cause.subject:
         return "", "leave out what no node has together"
     if not cause.values:
-        near = nearest(cause.subject, {key for node in inventory.nodes for key in node.labels})
+        near = nearest(cause.subject, node_table(inventory).label_keys())
         hint = f' (nearest label: "{near}")' if near else f' (no node has a label "{cause.subject}")'
         return hint, f'use "{near}"' if near else "use a label that nodes have, or leave it out"
     written = cause.text.split('"')[1] if '"' in cause.text else ""

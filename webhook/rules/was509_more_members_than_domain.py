@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
+from webhook.inventory.tables import node_table
 from webhook.objects.fieldpath import METADATA
 from webhook.objects.words import plural
 from webhook.rules._capacity import KINDS, faults
@@ -93,7 +94,7 @@ def _exclusive(facts: Facts) -> Iterator[Finding]:
     replicas = max((pod_set.replicas or 0 for pod_set in facts.plan.all_pod_sets()), default=0)
     if not key or facts.inventory is None or facts.requester.trusted:
         return
-    domains = {node.labels[key] for node in facts.inventory.nodes if key in node.labels}
+    domains = node_table(facts.inventory).label_values(key)
     if len(domains) < replicas and not facts.inventory.pools:
         yield Finding(
             field=METADATA / "annotations" / _EXCLUSIVE,

@@ -30,11 +30,11 @@ case R101
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.inventory.snapshot import Snapshot
+from webhook.inventory.tables import node_table
 from webhook.rules._capacity import KINDS, faults
 from webhook.rules._capacity_words import asks
 from webhook.rules.meta import RuleMeta
@@ -66,8 +66,9 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 def _away(inventory: Snapshot) -> str:
     """``1 cordoned, 2 not ready, 4 that pool "gpu" may add``."""
-    reasons = Counter(node.away for node in inventory.nodes if node.away)
+    nodes = node_table(inventory)
+    reasons = nodes.away_counts()
     pools = {f"pool {pool.name}": f'that pool "{pool.name}" may add' for pool in inventory.pools}
-    lately = sum(1 for node in inventory.nodes if node.potential and not node.away)
+    lately = int((nodes.had_more() & ~nodes.is_away()).sum())
     words = [f"{count} {pools.get(reason, reason)}" for reason, count in sorted(reasons.items())]
     return ", ".join([*words, *([f"{lately} that had more lately"] if lately else [])])
