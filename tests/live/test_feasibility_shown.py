@@ -164,7 +164,7 @@ def test_an_impossible_gang_is_refused_before_the_scheduler_tries_it(
         f'gang "train" needs 17 Pods of nvidia.com/gpu: 8 in one {RACK_LABEL}; the best, "rack-0", holds 16'
         in shown.with_muster
     )
-    assert "with minCount <= 16" in shown.with_muster
+    assert "minCount <= 16" in shown.with_muster
 
 
 @pytest.mark.prove
