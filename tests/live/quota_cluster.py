@@ -27,7 +27,7 @@ QUOTAS = "/apis/muster.dev/v1alpha1/tierquotas"
 # A webhook that no one answers, a time-out, "try again": what a client may rightly repeat.
 REPEATED = (429, 500, 502, 503, 504)
 CLIENT_COUNT = 8
-POLICY = policy_document({"tiers": [{"name": "gold", "priorityClasses": ["train-gold"]}]})
+POLICY = policy_document({"tiers": [{"name": "gold", "priorityClasses": ["train-gold"]}], "chargeScale": True})
 
 
 class Front:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders import GPU, pod, pod_group, resource_quota
+from tests.builders import GPU, deployment, lws, pod, pod_group, resource_quota, stateful_set
 from tests.cluster.client import MERGE_PATCH, Response
 from tests.cluster.cluster import Cluster
 from tests.live.quota_cluster import (
@@ -204,6 +204,59 @@ def test_growing_shrinking_finishing(cluster: Cluster, sixteen: str) -> None:
     wait_used(cluster, sixteen, 8)
     assert time.monotonic() - started < 5
     create(cluster, sixteen, gold("c", gpus=8).dict()).expect(201)
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "leaderworkerset"])
+def test_kubectl_scale_pays_for_its_growth(cluster: Cluster, sixteen: str, kind: str) -> None:
+    """Beyond the limit it is refused, up to it it is charged, and down it is free again."""
+    cluster.install_crds("lws")
+    built = {"deployment": deployment("serve"), "statefulset": stateful_set("serve"), "leaderworkerset": lws("serve")}
+    gold_one = built[kind].set("spec.replicas", 2).unset("metadata.namespace").gpu(4).priority_class("train-gold")
+    create(cluster, sixteen, gold_one.dict()).expect(201)
+    assert settled(cluster, sixteen) == 8
+
+    def scale(replicas: int) -> str:
+        done = cluster.kubectl("-n", sixteen, "scale", kind, "serve", f"--replicas={replicas}", check=False)
+        return done.stdout + done.stderr
+
+    refused = scale(5)
+    assert 'admission webhook "scale.muster.dev" denied the request' in refused
+    assert "allows 16 nvidia.com/gpu, 8 in use" in refused
+    assert "scaled" in scale(4)
+    assert settled(cluster, sixteen) == 16
+    assert create(cluster, sixteen, gold("a").dict()).status == 403
+    assert "scaled" in scale(1)
+    wait_used(cluster, sixteen, 4)
+
+
+def test_an_ordinary_object_is_scaled_whatever_the_quota(cluster: Cluster, namespace: str) -> None:
+    with quota(cluster, namespace, [namespace], {GPU: 0, "pods": 0}):
+        web = deployment("web").replicas(1).unset("metadata.namespace").dict()
+        create(cluster, namespace, web).expect(201)
+
+        done = cluster.kubectl("-n", namespace, "scale", "deployment", "web", "--replicas=3")
+
+        assert "scaled" in done.stdout
+        assert settled(cluster, namespace) == 0
+
+
+def test_a_resized_pod_pays_for_its_growth(cluster: Cluster, namespace: str) -> None:
+    """pods/resize, on a Pod that is bound: no kubelet runs here, so only what is asked for changes."""
+    with quota(cluster, namespace, [namespace], {"cpu": "4"}):
+        made = pod("one").unset("metadata.namespace").requests(cpu="1").priority_class("train-gold").dict()
+        create(cluster, namespace, made).expect(201)
+        assert settled(cluster, namespace, "cpu") == 1
+
+        def resize(cpu: str) -> Response:
+            container = {"name": made["spec"]["containers"][0]["name"], "resources": {"requests": {"cpu": cpu}}}
+            path = f"/api/v1/namespaces/{namespace}/pods/one/resize"
+            return repeated(lambda: cluster.api.patch(path, {"spec": {"containers": [container]}}))
+
+        refused = resize("6")
+        assert refused.status == 403, refused.body
+        assert "allows 4 cpu, 1 in use" in refused.body["message"]
+        resize("3").expect(200)
+        assert settled(cluster, namespace, "cpu") == 3
 
 
 def test_r115_suspended_pays_at_resume(cluster: Cluster, sixteen: str) -> None:

@@ -15,8 +15,9 @@ from tests.support.cases import NOW, FixedPolicies, merge, policy_document, requ
 from webhook.admission.pipeline import Pipeline
 from webhook.facts.gather import ask_all
 from webhook.facts.model import Phase
+from webhook.facts.source import FactSource
 from webhook.facts.surroundings import Surroundings
-from webhook.objects.request import UserInfo
+from webhook.objects.request import AdmissionRequest, UserInfo
 from webhook.quota.charging import SurroundingPrices
 from webhook.quota.ledger import Ledger
 from webhook.quota.model import TierQuota, from_raw
@@ -113,14 +114,23 @@ class Desk:
             user,
             subresource=subresource,
         )
+        return self.ask(msgspec.structs.replace(request, dry_run=dry_run), phase=phase, seconds=seconds)
+
+    def ask(
+        self,
+        request: AdmissionRequest,
+        *,
+        phase: Phase = Phase.VALIDATING,
+        seconds: float = 5.0,
+        source: FactSource | None = None,
+    ) -> Verdict:
         pipeline = Pipeline(
             policies=lambda: self._policies,
-            source=ObjectSetSource(self.objects, complete=True, default_namespace=NAMESPACE),
+            source=source or ObjectSetSource(self.objects, complete=True, default_namespace=NAMESPACE),
             clock=lambda: NOW,
             ledger=self.ledger,
         )
-        deadline = time.monotonic() + seconds
-        return pipeline.judge(msgspec.structs.replace(request, dry_run=dry_run), phase, deadline)
+        return pipeline.judge(request, phase, time.monotonic() + seconds)
 
     def book(self, name: str = "gold-team-a") -> TierQuota:
         return next(item for item in self.store.all(0.0) if item.name == name)

@@ -103,6 +103,47 @@ def test_no_subresource_and_no_wildcard_is_registered() -> None:
         assert rule["scope"] == "Namespaced"
 
 
+TIERS = [{"name": "gold", "priorityClasses": ["train-gold"]}]
+
+
+def entries_of(**spec: object) -> dict[str, dict]:
+    (configuration,) = render_webhook_configurations(policy(**spec), TARGET)
+    return {entry["name"]: entry for entry in configuration["webhooks"]}
+
+
+def subresources(entry: dict) -> list[str]:
+    return [resource for rule in entry["rules"] for resource in rule["resources"] if "/" in resource]
+
+
+def test_a_resize_is_seen_where_there_are_tiers() -> None:
+    """Only a quota has to say something on it; an ordinary Pod stays away by the condition on Pods."""
+    without, with_tiers = entries_of(), entries_of(tiers=TIERS)
+
+    assert not any(subresources(entry) for entry in without.values())
+    assert subresources(with_tiers["submit.muster.dev"]) == ["pods/resize"]
+    assert subresources(with_tiers["controllers.muster.dev"]) == ["pods/resize"]
+    (rule,) = (rule for rule in with_tiers["submit.muster.dev"]["rules"] if rule["resources"] == ["pods/resize"])
+    assert rule["operations"] == ["UPDATE"]
+
+
+@pytest.mark.parametrize("spec", [{}, {"chargeScale": True}, {"tiers": TIERS}])
+def test_a_scale_is_not_seen_unless_the_policy_asks_for_it_and_has_tiers(spec: dict) -> None:
+    assert "scale.muster.dev" not in entries_of(**spec)
+
+
+def test_the_entry_for_scale_fails_open_is_short_and_sees_growth_only() -> None:
+    """A Scale does not show whether its object is ordinary."""
+    entry = entries_of(tiers=TIERS, chargeScale=True)["scale.muster.dev"]
+
+    assert (entry["failurePolicy"], entry["timeoutSeconds"]) == ("Ignore", 2)
+    assert entry["clientConfig"]["service"]["path"] == "/validate/scale"
+    assert list(conditions(entry)) == ["grows"]
+    assert sorted(subresources(entry)) == [
+        "deployments/scale", "leaderworkersets/scale", "replicasets/scale", "statefulsets/scale",
+    ]  # fmt: skip
+    assert {word for rule in entry["rules"] for word in rule["operations"]} == {"UPDATE"}
+
+
 def test_only_objects_that_running_pods_depend_on_are_looked_at_when_they_go() -> None:
     deleted = {plural for rule in resource_rules() if "DELETE" in rule["operations"] for plural in rule["resources"]}
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from webhook.admission.charge import Ledger, charge
 from webhook.admission.evaluate import Active, Results, RuleError, active, evaluate, not_worse
 from webhook.admission.patch import to_patch
+from webhook.admission.scale import NotJudgedError, as_update
 from webhook.admission.scope import is_older_version, is_unknown_version, short_circuit
 from webhook.facts.gather import ROUND_COUNT_MAX, ask_all, foreseen, foreseen_next
 from webhook.facts.model import Facts, Operation, Phase, Requester
@@ -66,6 +67,10 @@ class Pipeline:
             return Verdict(short_circuit="unknown-version", notes=(_unknown_version_note(request),))
         if reason := short_circuit(request, self.own_namespace):
             return Verdict(short_circuit=reason)
+        try:
+            request = as_update(request, self.source, deadline)
+        except NotJudgedError as why:
+            return Verdict(short_circuit=why.reason, notes=why.notes)
         policy = self._policy(request, deadline)
         try:
             facts = self._facts(request, phase, policy)

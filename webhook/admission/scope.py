@@ -13,8 +13,9 @@ from webhook.objects.request import AdmissionRequest
 # lock on the same door, for a registration that somebody edited.
 SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 
-# Subresources whose object is the whole object; everything else (status, binding, eviction, exec, ...) is not ours.
-JUDGED_SUBRESOURCES = frozenset({"", "resize"})
+# Subresources whose object is the whole object (a scale's after webhook/admission/scale.py); everything else (status, binding,
+# eviction, exec, ...) is not ours.
+JUDGED_SUBRESOURCES = frozenset({"", "resize", "scale"})
 
 _VERSION = re.compile(r"v(?P<major>\d+)(?:(?P<word>alpha|beta)(?P<minor>\d+))?\Z")
 _MATURITY = {"alpha": 0, "beta": 1, "": 2}
@@ -33,6 +34,8 @@ def short_circuit(request: AdmissionRequest, own_namespace: str) -> str:
         return "operation"
     if request.sub_resource not in JUDGED_SUBRESOURCES:
         return "subresource"
+    if request.sub_resource == "scale":
+        return ""
     kind = find(request.kind.group, request.kind.kind)
     if kind is None or not kind.judged:
         return "kind"

@@ -14,6 +14,7 @@ from webhook.registration.render import (
     CONTROLLERS,
     MUTATE,
     PATHS,
+    SCALE,
     SUBMIT,
     TRAPS,
     ServiceRef,
@@ -25,7 +26,7 @@ Raw = Mapping[str, Any]
 
 VALIDATING = "ValidatingWebhookConfiguration"
 MUTATING = "MutatingWebhookConfiguration"
-OUR_ENTRIES = frozenset({SUBMIT, CONTROLLERS, TRAPS, MUTATE})
+OUR_ENTRIES = frozenset({SUBMIT, CONTROLLERS, TRAPS, SCALE, MUTATE})
 
 GROUP_COUNTS = tuple(f"count/{name}.scheduling.k8s.io" for name in ("workloads", "podgroups"))
 

@@ -4,8 +4,8 @@ Nothing is global: `create_app` is given its parts. A view does three things, ea
 judge (the pipeline), answer (response.py). HTTP 200 whenever an AdmissionReview can be answered, whatever it says; 4xx
 where the request cannot be read as one; 500 where Muster has a bug, so that the failurePolicy decides.
 
-Entries are the registered webhooks of one phase. Their name tells what an overloaded Muster answers: `controllers` and
-`traps` are registered with failurePolicy Ignore (webhook/registration/render.py), so they admit with a warning, as
+Entries are the registered webhooks of one phase. Their name tells what an overloaded Muster answers: `controllers`, `traps`
+and `scale` are registered with failurePolicy Ignore (webhook/registration/render.py), so they admit with a warning, as
 `/mutate` does, whose patches are conveniences.
 Every other entry may be the one with failurePolicy Fail, where admitting unseen is no option: 429, which kubectl repeats.
 """
@@ -36,7 +36,8 @@ IN_FLIGHT_MAX: Final = 256
 """Requests of one entry that a worker process has in hand, running or waiting for a thread. At a few milliseconds each
 the last of them is answered in about a second, well inside the usual timeouts of 5 to 10 s."""
 
-_ENTRIES: Final = ("default", "submit", "controllers", "traps", "other")
+_ENTRIES: Final = ("default", "submit", "controllers", "traps", "scale", "other")
+_IGNORED_ENTRIES: Final = frozenset({"controllers", "traps", "scale"})
 _JSON: Final = "application/json"
 _LENGTH_DIGITS_MAX: Final = 18  # of a content length: int() of a text without limit is slow, and raises beyond 4,300
 _log = logging.getLogger("muster.edge")
@@ -48,7 +49,7 @@ class Entry:
     def __init__(self, phase: Phase, name: str, pipeline: Pipeline, observer: Observer, in_flight_max: int) -> None:
         self.phase = phase
         self.name = name
-        self._admits_on_overload = name in ("controllers", "traps") or (phase is Phase.MUTATING and name == "default")
+        self._admits_on_overload = name in _IGNORED_ENTRIES or (phase is Phase.MUTATING and name == "default")
         self._pipeline = pipeline
         self._observer = observer
         self._in_flight_max = in_flight_max

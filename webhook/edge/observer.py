@@ -25,7 +25,7 @@ class Outcome(enum.StrEnum):
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """One answered request. `entry`: "submit", "controllers", "traps", "default" (no entry named) or "other".
+    """One answered request. `entry`: "submit", "controllers", "traps", "scale", "default" (no entry named) or "other".
 
     request is None where the body could not be read, verdict where no decision was made. error: the exception of an
     ERROR. detail: why the request was bad. Durations in seconds; waited: from the request's first byte to this thread,

@@ -143,7 +143,7 @@ def _admission(summary: str, *, named: bool) -> _Schema:
         "name": "entry",
         "in": "path",
         "required": True,
-        "description": 'which registered webhook calls; "controllers" and "traps" are those with failurePolicy Ignore',
+        "description": 'which registered webhook calls; "controllers", "traps" and "scale" are those with failurePolicy Ignore',
         "schema": {"type": "string", "minLength": 1},
     }
     return {

@@ -15,7 +15,7 @@ from webhook.objects import core
 class Kind:
     """`versions`: served by 1.37. `retired`: once served, now refused by the API server (judged in `review`).
     `plural` and `namespaced` are what a REST path needs. `planned`: an adapter turns it into a GangPlan. `ruled`: it has
-    no plan, and there are rules on the object itself."""
+    no plan, and there are rules on the object itself. `scaled`: its `/scale` sets spec.replicas."""
 
     group: str
     kind: str
@@ -26,6 +26,7 @@ class Kind:
     namespaced: bool = True
     planned: bool = False
     ruled: bool = False
+    scaled: bool = False
 
     @property
     def judged(self) -> bool:
@@ -45,11 +46,11 @@ KINDS: tuple[Kind, ...] = (
     Kind("", "Pod", "pods", ("v1",), core.Pod, planned=True),
     Kind("batch", "Job", "jobs", ("v1",), core.Job, planned=True),
     Kind("batch", "CronJob", "cronjobs", ("v1",), core.CronJob, planned=True),
-    Kind("apps", "Deployment", "deployments", ("v1",), core.ReplicatedWorkload, planned=True),
-    Kind("apps", "ReplicaSet", "replicasets", ("v1",), core.ReplicatedWorkload, planned=True),
-    Kind("apps", "StatefulSet", "statefulsets", ("v1",), core.ReplicatedWorkload, planned=True),
+    Kind("apps", "Deployment", "deployments", ("v1",), core.ReplicatedWorkload, planned=True, scaled=True),
+    Kind("apps", "ReplicaSet", "replicasets", ("v1",), core.ReplicatedWorkload, planned=True, scaled=True),
+    Kind("apps", "StatefulSet", "statefulsets", ("v1",), core.ReplicatedWorkload, planned=True, scaled=True),
     Kind("jobset.x-k8s.io", "JobSet", "jobsets", ("v1alpha2",), core.JobSet, planned=True),
-    Kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet", "leaderworkersets", ("v1",), core.LeaderWorkerSet, planned=True),
+    Kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet", "leaderworkersets", ("v1",), core.LeaderWorkerSet, planned=True, scaled=True),
     Kind(_SCHEDULING, "Workload", "workloads", ("v1beta1", "v1alpha3"), core.Workload, ("v1alpha1", "v1alpha2"), planned=True),
     Kind(_SCHEDULING, "PodGroup", "podgroups", ("v1beta1", "v1alpha3"), core.PodGroup, ("v1alpha1", "v1alpha2"), planned=True),
     Kind(_SCHEDULING, "CompositePodGroup", "compositepodgroups", ("v1alpha3",), core.CompositePodGroup, planned=True),

@@ -282,6 +282,12 @@ class Spec(Strict):
     )
     tiers: tuple[Tier, ...] = ()
     default_tier: str | None = Field(default=None, description="tier whose first class WAS902 fills in")
+    charge_scale: bool = Field(
+        default=False,
+        description="with tiers: /scale of Deployments, ReplicaSets, StatefulSets and LeaderWorkerSets reaches Muster where "
+        "it grows, so that a TierQuota can refuse it. A Scale shows no Pods, so ordinary ones come, too, in an entry of its "
+        "own with failurePolicy Ignore and 2 s; without it what grows that way is counted, not refused",
+    )
     features: Features = Features()
     writers: Writers = Writers()
     freeze: Freeze = Freeze()

@@ -7,6 +7,7 @@ The chart and `muster registration` both use what is rendered here:
 | `submit.muster.dev` | Fail | what people submit |
 | `controllers.muster.dev` | Ignore | what trusted controllers make of it: a dead Muster must not stop every Job |
 | `traps.muster.dev` | Ignore | what is ordinary but for a shape that 1.37 traps: a long Job name, a certain default class |
+| `scale.muster.dev` | Ignore | a growth by `/scale`, where the policy has `chargeScale` and tiers |
 | `mutate.muster.dev` | Ignore | creations, where the policy switches a mutation on |
 
 The validating entries are disjoint, so each request reaches exactly one, which runs all rules. Traps have an entry of
@@ -37,6 +38,7 @@ JsonObject = dict[str, Any]
 SUBMIT = "submit.muster.dev"
 CONTROLLERS = "controllers.muster.dev"
 TRAPS = "traps.muster.dev"
+SCALE = "scale.muster.dev"
 MUTATE = "mutate.muster.dev"
 
 # The paths of webhook/edge/app.py: the entry's name tells it what an overloaded Muster may answer.
@@ -44,6 +46,7 @@ PATHS: Mapping[str, str] = {
     SUBMIT: "/validate/submit",
     CONTROLLERS: "/validate/controllers",
     TRAPS: "/validate/traps",
+    SCALE: "/validate/scale",
     MUTATE: "/mutate",
 }
 
@@ -62,8 +65,14 @@ TRAP_OPERATIONS: Mapping[str, tuple[str, ...]] = {"Job": ("CREATE",), "PriorityC
 
 SYSTEM_NAMESPACES = ("kube-node-lease", "kube-public", "kube-system")
 
+# What a resize asks for beyond its tier's quota can be refused; a Pod that is resized shows whether it is ordinary.
+QUOTA_SUBRESOURCES: Mapping[str, tuple[str, ...]] = {"Pod": ("resize",)}
+
 # A slow webhook is worse than a dead one: an unreachable one costs this long at each object (cases R122, R123).
 TIMEOUT_SECONDS = 5
+
+SCALE_TIMEOUT_SECONDS = 2
+"""Ordinary objects come here, too: with a Muster that hangs each of their growths waits so long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +109,7 @@ def render_webhook_configurations(policy: Policy, target: Target) -> list[JsonOb
     common = common_conditions()
     people = {"name": "submitted-by-people", "expression": f"!({trusted})"}
     controllers = {"name": "made-by-controllers", "expression": trusted}
-    rules = resource_rules()
+    rules = resource_rules() + (subresource_rules(QUOTA_SUBRESOURCES) if policy.spec.tiers else [])
     fail = target.failure_policy
     validating = [
         _webhook(policy, target, SUBMIT, [people, *common, *kinds], rules=rules, failure_policy=fail),
@@ -110,6 +119,8 @@ def render_webhook_configurations(policy: Policy, target: Target) -> list[JsonOb
         conditions = trap_conditions(trapped)
         trap_rules = resource_rules(trapped, operations=TRAP_OPERATIONS)
         validating.append(_webhook(policy, target, TRAPS, conditions, rules=trap_rules, failure_policy="Ignore"))
+    if policy.spec.charge_scale and policy.spec.tiers:
+        validating.append(_scale_webhook(policy, target))
     configurations = [_configuration("ValidatingWebhookConfiguration", target, validating)]
     if mutates(policy):
         creations = resource_rules(operations=dict.fromkeys(PLANNED, ("CREATE",)))
@@ -136,7 +147,7 @@ def resource_rules(
     """Which requests, by kind: only kinds that rules are about, and no subresources.
 
     `podgroups/status` and `pods/status` are written all the time and say nothing new; a `scale` request does not show
-    the Pod template, so ordinary ones could not be told apart.
+    the Pod template, so ordinary ones cannot be told apart: it has an entry of its own, for those who want it.
     """
     operations = OPERATIONS if operations is None else operations
     rules: dict[tuple[str, tuple[str, ...], tuple[str, ...], bool], list[str]] = {}
@@ -154,6 +165,30 @@ def resource_rules(
         }
         for (group, versions, words, namespaced), plurals in rules.items()
     ]
+
+
+def subresource_rules(wanted: Mapping[str, tuple[str, ...]]) -> list[JsonObject]:
+    """UPDATEs of these subresources, by kind."""
+    return [
+        {
+            "apiGroups": [kind.group],
+            "apiVersions": list(kind.versions),
+            "operations": ["UPDATE"],
+            "resources": [f"{kind.plural}/{name}" for name in wanted[kind.kind]],
+            "scope": "Namespaced",
+        }
+        for kind in KINDS
+        if kind.kind in wanted
+    ]
+
+
+def _scale_webhook(policy: Policy, target: Target) -> JsonObject:
+    """Whoever asks, since nothing here may stop a controller: an autoscaler is told no, or is not held up."""
+    replicas = "spec.?replicas.orValue(0)"
+    grows = [{"name": "grows", "expression": f"object.{replicas} > oldObject.{replicas}"}]
+    rules = subresource_rules({kind.kind: ("scale",) for kind in KINDS if kind.scaled})
+    entry = _webhook(policy, target, SCALE, grows, rules=rules, failure_policy="Ignore")
+    return {**entry, "timeoutSeconds": min(SCALE_TIMEOUT_SECONDS, target.timeout_seconds)}
 
 
 def _webhook(
