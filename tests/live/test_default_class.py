@@ -74,7 +74,7 @@ def test_muster_refuses_the_class_and_a_dead_muster_refuses_nothing(cluster: Con
 
         assert (answer.status, update.status) == (403, 403)
         assert 'admission webhook "traps.muster.dev" denied the request' in answer.body["message"]
-        assert 'globalDefault: every group without a class gets this one' in update.body["message"]
+        assert "globalDefault: every group without a class gets this one" in update.body["message"]
         cluster.api.patch(object_path(POLITE), {"globalDefault": True}, MERGE_PATCH).expect()
 
 
