@@ -135,12 +135,13 @@ class InventoryFeed:
 
     # ---- what watchers say ------------------------------------------------------------------------------------------
     def replace_kind(self, kind: str, objects: Iterable[tuple[str, str, bytes]]) -> None:
-        """A whole list: (namespace, name, raw JSON). From here on the kind is watched."""
-        with self._lock:
-            names = set()
-            for _, name, raw in objects:
-                names.add(name)
+        """A whole list: (namespace, name, raw JSON). From its end on the kind is watched."""
+        names = set()
+        for _, name, raw in objects:
+            names.add(name)
+            with self._lock:
                 self._put(kind, name, raw)
+        with self._lock:
             for name in [name for name in self._of(kind) if name not in names]:
                 self._delete(kind, name)
             self._missing.pop(kind, None)

@@ -42,11 +42,12 @@ class PodFeed:
 
     def replace_kind(self, kind: str, objects: Iterable[tuple[str, str, bytes]]) -> None:  # noqa: ARG002
         """A whole list."""
-        with self._lock:
-            there = set()
-            for namespace, name, raw in objects:
-                there.add((namespace, name))
+        there = set()
+        for namespace, name, raw in objects:
+            there.add((namespace, name))
+            with self._lock:
                 self._put((namespace, name), raw)
+        with self._lock:
             for key in self._pods.keys() - there:
                 self._delete(key)
             self._is_synced = True

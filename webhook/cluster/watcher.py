@@ -119,6 +119,7 @@ class Watcher:
         self._connection, self._sink, self._stop, self._report = connection, sink, stop, report
         self._kind = kind
         self._version = self._kind.versions[0]
+        self._resource_version, self._listed_count = "", 0
 
     def run(self) -> None:
         """Until `stop` is set. Never raises for what the API server does; a full disk ends the watch and is retried."""
@@ -152,18 +153,25 @@ class Watcher:
         self._stop.wait(delay * (0.5 + random.random() / 2))  # noqa: S311  jitter, no secret
 
     def _list(self) -> str:
-        rows: dict[tuple[str, str], bytes] = {}
-        resource_version, token = "", ""
-        while not self._stop.is_set():
+        self._listed_count, self._resource_version = 0, ""
+        self._sink.replace_kind(self._kind.kind, self._rows())
+        self._report("listed", {"kind": self._kind.kind, "object_count": self._listed_count})
+        return self._resource_version
+
+    def _rows(self) -> Iterator[tuple[str, str, bytes]]:
+        """(namespace, name, what is kept), page by page: thousands of objects are never in memory at once. A list that
+        does not come to its end is an error, or the rest would seem to be gone."""
+        token = ""
+        while True:
+            if self._stop.is_set():
+                raise ListError("the agent stops")
             page = self._page(token)
             for raw in page.items or ():
-                rows[_key(raw)] = self._kept(raw)
-            resource_version, token = page.metadata.resource_version, page.metadata.continue_
+                self._listed_count += 1
+                yield (*_key(raw), self._kept(raw))
+            self._resource_version, token = page.metadata.resource_version, page.metadata.continue_
             if not token:
-                break
-        self._sink.replace_kind(self._kind.kind, ((ns, name, raw) for (ns, name), raw in rows.items()))
-        self._report("listed", {"kind": self._kind.kind, "object_count": len(rows)})
-        return resource_version
+                return
 
     def _page(self, token: str) -> _Page:
         query = f"?limit={PAGE_OBJECT_COUNT}{self._selector}" + (f"&continue={quote(token)}" if token else "")

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from webhook.inventory.versions import Version
@@ -178,7 +179,7 @@ class Reader:
     """Reads ResourceSlices; equal devices come out with the same Shape as long as the Reader lives."""
 
     def __init__(self) -> None:
-        self._shapes: dict[Hashable, Shape] = {}
+        self._shapes: dict[int, Shape] = {}
         # An attribute with its value is the same in thousands of devices.
         self._same: dict[tuple[Key, Tagged], tuple[Key, Tagged]] = {}
 
@@ -237,13 +238,23 @@ class Reader:
         )
         is_multiple = device.get("allowMultipleAllocations") is True
         binds = device.get("bindsToNode") is True
-        key = (driver, tuple(items), tuple(capacities.items()), taints, consumes, is_multiple, binds)
+        shape = Shape(driver, attributes, capacities, taints, consumes, is_multiple, binds)
+        # By the hash alone, since a key of its own would take as much memory as the shape.
+        key = hash((driver, tuple(items), tuple(capacities.items()), taints, consumes, is_multiple, binds))
         found = self._shapes.get(key)
-        if found is None:
-            is_broken = any(tag == UNREADABLE or not _is_sound(tag) for tag in attributes.values())
-            found = Shape(driver, attributes, capacities, taints, consumes, is_multiple, binds, is_broken)
-            self._shapes[key] = found
-        return found
+        if found is not None and _equal(found, shape):
+            return found
+        if any(tag == UNREADABLE or not _is_sound(tag) for tag in attributes.values()):
+            shape = replace(shape, is_broken=True)
+        return self._shapes.setdefault(key, shape) if found is None else shape
+
+
+def _equal(one: Shape, other: Shape) -> bool:
+    """All but is_broken, which follows from the rest."""
+    return all(
+        getattr(one, name) == getattr(other, name)
+        for name in ("driver", "attributes", "capacities", "taints", "consumes", "is_multiple", "binds_to_node")
+    )
 
 
 def assemble(
@@ -416,6 +427,7 @@ def _attributes(driver: str, raw: Mapping[str, Any]) -> dict[Key, Tagged]:
     return found
 
 
+@lru_cache(maxsize=4096)
 def qualified(name: str, driver: str) -> Key:
     """``domain/id``; without a domain it has the driver's."""
     domain, slash, rest = name.partition("/")
@@ -462,6 +474,12 @@ def _capacities(driver: str, raw: Mapping[str, Any]) -> dict[Key, Capacity]:
 def _quantity(raw: Any) -> Quantity | None:
     if not isinstance(raw, (str, int, float)) or isinstance(raw, bool):
         return None
+    return _parsed(raw)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(raw: str | float) -> Quantity | None:
+    """Devices of one model say the same."""
     try:
         found = Quantity.parse(raw)
     except QuantityError:
