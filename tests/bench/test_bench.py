@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench import http, steps
+from tests.bench import http, inventory, steps
 from tests.bench.reviews import POD_REVIEW_BYTES, body, job, jobset, member_pod, pipeline
 from webhook.edge.review import parse
 from webhook.facts.model import Phase
@@ -46,3 +46,13 @@ def test_http() -> None:
 
     assert all(one.rates[0] > 0 and one.latencies for one in series.values())
     assert [one.bad_count for one in series.values()] == [0, 0]
+
+
+@pytest.mark.processes
+def test_inventory(capsys: pytest.CaptureFixture[str]) -> None:
+    """A replica over the list server knows a handful of nodes, devices and Pods, and says what it costs."""
+    inventory.measure(node_count=32, slice_count=64, pod_count=64, storms=False)
+
+    out = capsys.readouterr().out
+    assert "every answer knows the nodes after" in out
+    assert "worker" in out.split("PSS")[1]

@@ -12,10 +12,14 @@ from typing import Any, Self
 import pytest
 from typer.testing import CliRunner
 
+from tests.builders import job
+from tests.cases.support import kubectl_create, let_in
 from tests.cluster.client import STRATEGIC_PATCH
 from tests.cluster.cluster import Cluster, NodeSpec
 from tests.cluster.plugin import NodesFactory
 from tests.feasibility.devices.objects import resource_slice
+from tests.live.muster import Muster
+from tests.support.cases import policy_document
 from webhook.cli.main import app
 from webhook.cluster.connection import Connection
 from webhook.cluster.inventory import LiveInventory
@@ -199,3 +203,47 @@ def test_pods_count_for_now_and_their_end_is_seen(
         control_plane.set_pod_phase(namespace, "finishing", "Succeeded")
 
         agent.until(lambda found: free(found) == (2, 8), "the finished one to count no more")
+
+
+# ---- a whole replica -------------------------------------------------------------------------------------------------
+def gang(name: str, count: int) -> dict[str, Any]:
+    raw = job(name).parallelism(count).completions(count).gang().disruption("all").gpu(8, GPU).dict()
+    del raw["metadata"]["namespace"]
+    return raw
+
+
+def test_a_replica_warns_of_what_is_in_the_way_and_remembers_what_it_saw(
+    control_plane: Cluster, names: list[str], namespace: str, tmp_path: Path
+) -> None:
+    """Real processes: Pods that run make a gang wait; a device plugin that stopped before a restart makes nothing impossible."""
+    system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "muster-system"}}
+    control_plane.api.create(system).expect(201, 409)
+    marks = f"/api/v1/namespaces/muster-system/configmaps/{CONFIG_MAP}"
+    control_plane.api.delete(marks)
+    let_in(control_plane, namespace)
+    container = {"name": "c", "image": "pause:3.10", "resources": {"limits": {GPU: "8"}}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "busy"}}
+    control_plane.api.create({**pod, "spec": {"nodeName": names[0], "containers": [container]}}, namespace).expect(201)
+    policy = policy_document({"cluster": {"inventoryClosed": "true"}})
+
+    def says(raw: dict[str, Any]) -> str:
+        return kubectl_create(control_plane, namespace, {**raw, "metadata": {"generateName": "g-"}}, check=False).stderr
+
+    with Muster(control_plane, tmp_path, inventory=True) as muster:
+        muster.start(policy)
+        control_plane.wait_for(lambda: "WAS511" in says(gang("g", 2)), 30, "the running Pod to be in the way")
+        warning = says(gang("g", 2))
+        assert f"needs 2 Pods of {GPU}: 8; beside the Pods that run now there is room for 1" in warning
+        assert "none has a priority below its 0" in warning
+        status = {"status": {"allocatable": {GPU: "0"}, "capacity": {GPU: "0"}}}
+        control_plane.api.patch(f"/api/v1/nodes/{names[0]}/status", status, STRATEGIC_PATCH).expect()
+        control_plane.wait_for(
+            lambda: names[0] in MarksMap(Connection(control_plane.kubeconfig()), "muster-system").read()[0].nodes,
+            30,
+            "the leader to write what the node had",
+        )
+        muster.stop()
+        muster.start(policy)
+        control_plane.wait_for(lambda: "WAS501" in says(gang("g", 3)), 30, "the inventory to be there again")
+        assert "WAS501" not in says(gang("g", 2))
+    control_plane.api.delete(marks).expect()
