@@ -316,6 +316,30 @@ def test_a_version_that_cannot_be_read_is_no_ground_for_denials(rig: Rig) -> Non
     assert rig.look().complete.holds
 
 
+def test_what_cannot_be_written_is_no_ground_for_denials(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full memory volume: workers keep what they have, and know that it is not the newest."""
+    rig.list_all(node("a"))
+    rig.look()
+
+    def full(*_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.feed._files, "write", full)
+        rig.put(node("b"))
+        rig.now += 1
+        with pytest.raises(OSError, match="No space"):
+            rig.feed.step()
+        rig.inventory.look()
+    stale = rig.inventory.current()
+
+    assert stale is not None
+    assert stale.complete.reason == "the agent cannot write the newest version of the inventory"
+    mended = rig.look()
+    assert mended.complete.holds
+    assert len(mended.nodes) == 2
+
+
 def test_an_agent_that_starts_again_removes_what_the_former_published(rig: Rig) -> None:
     rig.list_all(node("a"))
     rig.look()

@@ -45,6 +45,9 @@ BUILD_SHARE_MAX = 0.1
 # A change waits so long for others.
 CALM_SECONDS = 0.2
 LOOK_SECONDS = 1.0
+# A full disk does not get empty by trying.
+FULL_SECONDS = 5.0
+UNWRITTEN = "the agent cannot write the newest version of the inventory"
 # What Pods take is for warnings.
 POD_SECONDS = 2.0
 # Marks end after days: to look for those that did is not urgent.
@@ -279,30 +282,40 @@ class InventoryFeed:
                 self.step()
             except (OSError, sqlite3.Error) as error:
                 report("inventory-publish-failed", {"reason": str(error)})
+                stop.wait(FULL_SECONDS)
             self._wake.wait(CALM_SECONDS if self._dirty else LOOK_SECONDS)
             self._wake.clear()
 
     def step(self) -> None:
-        """Publishes what is due."""
+        """Publishes what is due. Raises OSError, sqlite3.Error where it cannot be written; what was published is not complete
+        any more then."""
         with self._lock:
-            now = self._clock()
-            self._forget()
-            reason = next(iter(self._missing.values()), "")
-            if any(kind in self._missing for kind in KINDS):
-                if self._manifest is not None and self._manifest.reason != reason:
-                    self._publish(msgspec.structs.replace(self._manifest, reason=reason))
-                return
-            if not reason and not self._is_known:
-                self._know()
-            has_news = self._manifest is None or self._manifest.reason != reason
-            is_due = self._dirty and (
-                now - self._dirty_at >= CALM_SECONDS and now - self._built_at >= self._build_seconds / BUILD_SHARE_MAX
-            )
-            if has_news or is_due:
-                self._build(reason)
-                self._built_at = self._clock()
-                self._build_seconds = self._built_at - now
-            self._publish_pods()
+            try:
+                self._step()
+            except OSError:
+                if self._manifest is not None:
+                    self._publish(msgspec.structs.replace(self._manifest, reason=UNWRITTEN))
+                raise
+
+    def _step(self) -> None:
+        now = self._clock()
+        self._forget()
+        reason = next(iter(self._missing.values()), "")
+        if any(kind in self._missing for kind in KINDS):
+            if self._manifest is not None and self._manifest.reason != reason:
+                self._publish(msgspec.structs.replace(self._manifest, reason=reason))
+            return
+        if not reason and not self._is_known:
+            self._know()
+        has_news = self._manifest is None or self._manifest.reason != reason
+        is_due = self._dirty and (
+            now - self._dirty_at >= CALM_SECONDS and now - self._built_at >= self._build_seconds / BUILD_SHARE_MAX
+        )
+        if has_news or is_due:
+            self._build(reason)
+            self._built_at = self._clock()
+            self._build_seconds = self._built_at - now
+        self._publish_pods()
 
     def _publish_pods(self) -> None:
         """Pods come and go all the time: what they take is published now and then, and is a file of its own."""
