@@ -28,7 +28,7 @@ from webhook.observe.observer import RequestObserver
 from webhook.observe.quota import QuotaMetrics
 from webhook.policies import load_policy, policies_of
 from webhook.policy.load import LoadedPolicies, PolicyError
-from webhook.quota.ledger import Ledger
+from webhook.quota.ledger import Ledger, in_thread
 from webhook.quota.model import QuotaError
 from webhook.quota.pricer import counted_among, quotas_among
 from webhook.quota.store import InMemoryStore
@@ -160,7 +160,7 @@ def _cluster(
     store = None if settings.snapshot_dir is None else StoreReader(settings.snapshot_dir / STORE_FILE)
     connection = Connection(settings.kubeconfig)
     source = ClusterSource(connection, store)
-    ledger = Ledger(ClusterQuotaStore(connection), is_live=True, reporter=reporter)
+    ledger = Ledger(ClusterQuotaStore(connection), is_live=True, reporter=reporter, aside=in_thread)
     started = time.monotonic()
 
     def ready() -> list[str]:

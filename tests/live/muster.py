@@ -61,6 +61,10 @@ class Muster:
         self._spawn()
         self.register()
 
+    def start_again(self) -> None:
+        """After `kill` or `stop`: the same replica; the registration has stayed."""
+        self._spawn()
+
     def _spawn(self) -> None:
         command = [sys.executable, "-m", "webhook.cli.main", "serve", "--bind", f"127.0.0.1:{self.port}"]
         command += ["--policy", str(self.policy_file), "--kubeconfig", str(self.cluster.kubeconfig())]

@@ -108,11 +108,6 @@ class Replicas:
             member.stop()
         self._front.__exit__()
 
-    def restart(self, number: int) -> None:
-        """SIGKILL to all processes of one replica, and a new one in its place."""
-        self.members[number].kill()
-        self.members[number]._spawn()
-
 
 def prepare(cluster: Cluster) -> None:
     """The CRD, the tier's PriorityClass, Muster's namespace for the Lease."""

@@ -92,7 +92,7 @@ class Faults:
             self._start(lambda number=number: self._revive(number))  # type: ignore[misc]
 
     def _revive(self, number: int) -> None:
-        self.replicas.members[number]._spawn()
+        self.replicas.members[number].start_again()
         self._down.discard(number)
 
     def _restart_api_server(self) -> None:

@@ -5,11 +5,13 @@ Reservations lapse after 10 s here: no request of these tests takes longer, and 
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +125,83 @@ def test_ten_races(cluster: Cluster, new_namespace: Callable[..., str]) -> None:
             rows.append(f"| {number + 1} | {race(cluster, namespace)} |")
     said = "Two gangs of 8 Pods with 2 GPUs each, sent at the same moment, into a quota of 16 GPUs."
     write_section(DOCUMENT, "Two gangs race for the last places", f"{said}\n\n" + "\n".join(rows))
+
+
+def test_r43_two_jobs_of_all_there_is(cluster: Cluster, sixteen: str) -> None:
+    """Two processes that both see room; and R45: the third, straight after, is refused whatever has been seen stored."""
+    answers = crowd(cluster, sixteen, [gold(name, gpus=16).dict() for name in ("a", "b")])
+
+    assert sorted(answer.status for answer in answers) == [201, 403]
+    assert create(cluster, sixteen, gold("c", gpus=16).dict()).status == 403
+
+
+def test_r45_the_third_straight_after_two(cluster: Cluster, namespace: str) -> None:
+    """Nobody has counted the first two yet: their reservations stand."""
+    with quota(cluster, namespace, [namespace], {"pods": 2}):
+        answers = [cluster.api.create(gold(name).dict(), namespace) for name in ("a", "b", "c")]
+
+        assert [answer.status for answer in answers[:2]] == [201, 201]
+        assert answers[2].status in (403, 429)
+        assert create(cluster, namespace, gold("c").dict()).status == 403
+
+
+def test_r46_what_is_finished_does_not_count(cluster: Cluster, sixteen: str) -> None:
+    """Pods of 16 GPUs that succeeded, failed or were evicted lie about, and a Job for 8 is let in."""
+    for name, phase in (("done", "Succeeded"), ("broken", "Failed"), ("evicted", "Failed")):
+        one = pod(name).unset("metadata.namespace").gpu(16).priority_class("train-gold").dict()
+        create(cluster, sixteen, one).expect(201)
+        cluster.set_pod_phase(sixteen, name, phase)
+        settled(cluster, sixteen)
+        wait_used(cluster, sixteen, 0)
+
+    create(cluster, sixteen, gold("a", gpus=8).dict()).expect(201)
+    assert settled(cluster, sixteen) == 8
+
+
+def test_r48_a_restart_of_everything_forgets_nothing(cluster: Cluster, replicas: Replicas, sixteen: str) -> None:
+    """All replicas are killed; the first Job that one of them answers, as soon as it is ready, is refused."""
+    create(cluster, sixteen, gold("a", gpus=16).dict()).expect(201)
+    for member in replicas.members:
+        member.kill()
+    assert cluster.api.create(gold("b", gpus=16).dict(), sixteen).status == 500
+    replicas.members[0].start_again()
+
+    assert cluster.api.create(gold("b", gpus=16).dict(), sixteen).status in (403, 429)
+    assert create(cluster, sixteen, gold("b", gpus=16).dict()).status == 403
+    for member in replicas.members[1:]:
+        member.start_again()
+    assert len(jobs(cluster, sixteen)) == 1
+
+
+def test_r122_a_burst_of_one_big_gang(cluster: Cluster, replicas: Replicas, namespace: str) -> None:
+    """400 Pods of one group, 20 at a time, each judged and charged: all get in, none waits long, one more does not."""
+    with quota(cluster, namespace, [namespace], {"pods": 400}):
+        group = pod_group("big").unset("metadata.namespace").gang(400).priority_class("train-gold").dict()
+        create(cluster, namespace, group).expect(201)
+
+        def member(number: int) -> int:
+            one = pod(f"w-{number}").unset("metadata.namespace").scheduling_group("big").priority_class("train-gold")
+            return create(cluster, namespace, one.dict()).status
+
+        known = len(judged_ms(replicas, "Pod"))
+        with ThreadPoolExecutor(20) as threads:
+            assert Counter(threads.map(member, range(400))) == {201: 400}
+        took = sorted(judged_ms(replicas, "Pod")[known:])
+
+        assert len(took) >= 400
+        print(
+            f"400 Pods: judged and charged in {took[len(took) // 2]:.0f} ms (p50), {took[-len(took) // 100]:.0f} ms (p99)"
+        )
+        assert took[-len(took) // 100] < 1000
+        assert settled(cluster, namespace, "pods") == 400
+        assert member(400) == 403
+
+
+def judged_ms(replicas: Replicas, kind: str) -> list[float]:
+    """What Muster's request log gives for judging each created object of a kind, the charge included."""
+    lines = replicas.registration.log.read_text(errors="replace").splitlines()
+    wanted = [line for line in lines if f'"kind":"{kind}"' in line and '"operation":"CREATE"' in line]
+    return [float(json.loads(line)["judge_ms"]) for line in wanted if line.startswith("{")]
 
 
 def test_several_quotas_all_or_none(cluster: Cluster, sixteen: str) -> None:

@@ -14,7 +14,16 @@ import pytest
 from tests.builders import GPU
 from tests.quota.helpers import quota
 from webhook.quota.book import Order
-from webhook.quota.ledger import KNOWN_SECONDS, Granted, Ledger, Outcome, Refused, Undecided
+from webhook.quota.ledger import (
+    KNOWN_SECONDS,
+    MARGIN_SECONDS,
+    REFRESH_SECONDS,
+    Granted,
+    Ledger,
+    Outcome,
+    Refused,
+    Undecided,
+)
 from webhook.quota.model import RESERVATION_COUNT_MAX, Reservation, TierQuota, from_raw
 from webhook.quota.store import InMemoryStore, StoreError, Written
 
@@ -287,3 +296,41 @@ def test_books_survive_the_way_through_json() -> None:
     assert raw["status"]["reserved"] == {GPU: "8", "cpu": "1500m", "memory": "3Gi", "pods": "2"}
     assert raw["status"]["summary"]["hard"] == f"cpu=2500m,memory=8Gi,{GPU}=16,pods=4"
     assert from_raw(raw) == stored
+
+
+def test_a_word_that_is_good_enough_is_not_waited_for() -> None:
+    """The list of quotas is read beside the requests; meanwhile the word before it counts, and one read is enough."""
+    store, now, work = InMemoryStore(), [0.0], list[Callable[[], None]]()
+    ledger = Ledger(store, clock=lambda: now[0], aside=work.append)
+    assert ledger.known(10.0) == ()
+    store.put(quota())
+
+    now[0] = REFRESH_SECONDS
+    assert ledger.known(10.0) == ledger.known(10.0) == ()
+    (refresh,) = work
+    refresh()
+
+    assert [found.name for found in ledger.known(10.0) or ()] == [quota().name]
+    assert len(work) == 1
+
+
+def test_a_list_that_hangs_is_not_waited_for_beyond_the_request() -> None:
+    """Another thread reads and gets no answer: there is no word, in time to say so."""
+    asked, answer = threading.Event(), threading.Event()
+
+    class Silent(InMemoryStore):
+        def all(self, deadline: float) -> list[TierQuota]:
+            asked.set()
+            answer.wait(10)
+            return super().all(deadline)
+
+    ledger = Ledger(Silent())
+    with ThreadPoolExecutor(1) as other:
+        reading = other.submit(ledger.known, time.monotonic() + 10)
+        asked.wait(10)
+        started = time.monotonic()
+
+        assert ledger.known(started + MARGIN_SECONDS + 0.1) is None
+        assert time.monotonic() - started < 5
+        answer.set()
+        assert reading.result() == ()

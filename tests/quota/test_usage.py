@@ -62,6 +62,16 @@ def test_r60_m15_limits_alone_are_requests() -> None:
     assert amounts(gold_job(pods=1, gpus=2))[GPU] == 2
 
 
+def test_r62_whole_numbers_are_charged_as_they_are_written() -> None:
+    """Four ways to write one; "500m" of a device is refused by WAS117, and never rounded to 1 here."""
+    written = {GPU: "3000m", "rdma/ib": "2.0", "example.com/units": "3Ki", "example.com/slots": "1e1"}
+    read = {GPU: 3, "rdma/ib": 2, "example.com/units": 3072, "example.com/slots": 10}
+
+    found = amounts(job().limits(**written).priority_class("train-gold"))
+
+    assert {name: found[name] for name in written} == read
+
+
 def test_m15_a_master_without_devices_beside_workers_with() -> None:
     master = job("master").priority_class("train-gold")
     worker = job("worker").parallelism(2).completions(2).gpu(1).priority_class("train-gold")
