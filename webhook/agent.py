@@ -12,7 +12,7 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,8 +67,7 @@ def run(
     connection = Connection(kubeconfig)
     taken = PodFeed() if inventory and pods else None
     feed = InventoryFeed(store, Files(snapshot_directory), pods=taken) if inventory else None
-    for thread in threads(connection, store, stopping, report, inventory=feed):
-        thread.start()
+    running = list(threads(connection, store, stopping, report, inventory=feed))
     reconciler = _reconciler(connection, quotas, report)
     counting = None if reconciler is None else threading.Thread(target=reconciler.run, args=(stopping,), daemon=True)
     if counting is not None:
@@ -77,13 +76,16 @@ def run(
         marks = MarksMap(connection, namespace)
         leads = reconciler.is_leader if reconciler is not None else bool
         if taken is not None:
-            pod_thread(connection, taken, stopping, report, feed.has_published).start()
+            running.append(pod_thread(connection, taken, stopping, report, feed.has_published))
         keeper = Keeper(marks, feed, leads, report)
-        threading.Thread(target=keeper.run, args=(stopping,), name="high-water", daemon=True).start()
-        threading.Thread(target=feed.run, args=(stopping, report), name="inventory", daemon=True).start()
+        running.append(threading.Thread(target=keeper.run, args=(stopping,), name="high-water", daemon=True))
+        running.append(threading.Thread(target=feed.run, args=(stopping, report), name="inventory", daemon=True))
+    for thread in running:
+        thread.start()
     if stop is None:  # a process of its own
         _spare_the_collector(stopping, feed)
     while not stopping.wait(BEAT_SECONDS):
+        _all_alive(running, stopping)
         try:
             store.beat()
         except sqlite3.Error as error:
@@ -108,6 +110,14 @@ def _spare_the_collector(stop: threading.Event, feed: InventoryFeed | None) -> N
 
     gc.disable()
     threading.Thread(target=wait, name="collector", daemon=True).start()
+
+
+def _all_alive(running: Sequence[threading.Thread], stopping: threading.Event) -> None:
+    """Raises where one has ended by itself, by a bug of ours: what it watched would stay as it is for ever, and workers would deny
+    on it as long as this agent beats. Its successor lists everything anew."""
+    for thread in running:
+        if not thread.is_alive() and not stopping.is_set():
+            raise RuntimeError(f'the thread "{thread.name}" has ended')
 
 
 def _reconciler(connection: Connection, quotas: Quotas | None, report: Report) -> Reconciler | None:

@@ -138,6 +138,8 @@ def test_a_term_that_cannot_be_read_leaves_the_whole_out(term: dict[str, Any]) -
         ("Gt", ("-5",), "+1", True),
         ("Lt", ("5",), "4", True),
         ("Lt", ("5",), "4.5", False),
+        ("Gt", ("5",), "00000000000000000000000000006", True),
+        ("Gt", ("5",), "60000000000000000000000000000", False),
         ("Lt", ("5",), "4_0", False),
         ("Lt", ("5",), None, False),
         ("Lt", ("5",), "-9223372036854775809", False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from webhook.cluster import inventory as inventory_module
 from webhook.cluster.inventory import LiveInventory
 from webhook.cluster.inventory_feed import InventoryFeed
 from webhook.cluster.inventory_kinds import INVENTORY_KINDS, kept
@@ -190,6 +192,34 @@ def test_a_node_that_came_back_counts_once(rig: Rig) -> None:
     assert [one.name for one in rig.look().nodes] == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    "change", [{"labels": {}}, {"labels": {"rack": "r2"}}, {"taints": [{"key": "init", "effect": "NoSchedule"}]}]
+)
+def test_a_node_that_came_back_bare_may_get_its_labels_again(rig: Rig, change: dict[str, Any]) -> None:
+    """It was deleted and registers anew: what puts labels on it and takes taints off comes later, by minutes at most."""
+    rig.cluster = Cluster.model_validate({"inventoryClosed": True})
+    rig.list_all(node("a"), node("b"))
+    before = rig.look()
+    rig.feed.delete("Node", "", "b")
+    rig.look()
+    bare = node("b", labels=change.get("labels", {"rack": "r1"}))
+    bare["spec"]["taints"] = change.get("taints", [])
+
+    rig.put(bare)
+    during = rig.look()
+    rig.put(node("b"))
+    after = rig.look()
+    rig.feed.delete("Node", "", "b")
+    rig.look()
+    rig.put(bare)
+    rig.look(GONE_SECONDS + 1)
+    for_good = rig.look()
+
+    assert [before.denial_hindrance(), after.denial_hindrance(), for_good.denial_hindrance()] == [None, None, None]
+    assert 'node "b" was deleted and came back' in str(during.denial_hindrance())
+    assert [one.name for one in during.nodes] == ["a", "b"]
+
+
 def test_without_the_agent_it_is_incomplete_and_then_complete_again(rig: Rig) -> None:
     rig.list_all(node("a"))
     rig.look()
@@ -338,6 +368,64 @@ def test_what_cannot_be_written_is_no_ground_for_denials(rig: Rig, monkeypatch: 
     mended = rig.look()
     assert mended.complete.holds
     assert len(mended.nodes) == 2
+
+
+@pytest.mark.parametrize("raised", [TypeError, IndexError, OverflowError])
+def test_whatever_goes_wrong_ends_denials_and_the_looks_go_on(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, raised: type[Exception]
+) -> None:
+    """A snapshot that nobody renews any more must not go on to deny."""
+    rig.cluster = Cluster.model_validate({"inventoryClosed": True})
+    rig.list_all(node("a"))
+    first = rig.look()
+    rig.put(node("a", "16"))
+    with monkeypatch.context() as patched:
+        patched.setattr(inventory_module.node_table, "unpacked", broken(raised))
+        during = rig.look()
+
+    assert (first.denial_hindrance(), during.denial_hindrance()) == (None, inventory_module.UNREADABLE)
+    assert gpus(during) == 8
+    assert (rig.look().denial_hindrance(), gpus(rig.look())) == (None, 16)
+
+
+def broken(raised: type[Exception]) -> Callable[..., None]:
+    def unpacked(_data: object) -> None:
+        raise raised("half a file")
+
+    return unpacked
+
+
+def test_files_that_are_damaged_never_end_the_looks(rig: Rig) -> None:
+    """Three bytes of each version are others than the agent wrote."""
+    rng = random.Random(11)
+    rig.list_all(node("a"))
+    rig.look()
+    seen = set()
+    for number in range(300):
+        rig.put(node("a", str(number % 7 + 1)))
+        rig.now += 1
+        rig.feed.step()
+        newest = max(rig.folder.glob("inventory-nodes-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]))
+        content = bytearray(newest.read_bytes())
+        for _ in range(3):
+            content[rng.randrange(16, len(content))] = rng.randrange(256)
+        newest.write_bytes(content)
+        rig.inventory.look()
+        current = rig.inventory.current()
+        assert current is not None
+        seen.add(current.complete.reason)
+    assert inventory_module.UNREADABLE in seen
+
+
+def test_a_pool_of_a_million_nodes_is_one_without_a_known_limit(rig: Rig) -> None:
+    pool = {"name": "p", "allocatable": {"cpu": "8", "memory": "1e40"}, "nodeCountMax": 1_000_000}
+    rig.cluster = Cluster.model_validate({"nodePools": [pool]})
+    rig.list_all(node("a"))
+
+    found = rig.look()
+
+    assert found.has_endless_pool
+    assert len(found.nodes) < 10_000
 
 
 def test_an_agent_that_starts_again_removes_what_the_former_published(rig: Rig) -> None:

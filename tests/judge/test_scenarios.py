@@ -123,6 +123,84 @@ def test_a_selector_that_a_mutator_removes(judge: Judge) -> None:
     assert not verdict_on(pairs.job(pair), pair, podMutators="none").allowed
 
 
+def test_a_label_that_a_mutator_removes(judge: Judge) -> None:
+    """The Pods keep each other away by a label of their own; a policy takes the label away, and one node holds both."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "train"}}}
+    spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    drawn = gang("unlabelled", 2, spec=spec, job=True)
+    assert isinstance(drawn.root, LeafSpec)
+    template = {**drawn.root.sets[0].template, "metadata": {"labels": {"app": "train"}}}
+    root = replace(drawn.root, sets=(replace(drawn.root.sets[0], template=template),))
+    pair = replace(drawn, nodes=(node("unlabelled-a", "r1", gpus="2"),), root=root)
+    objects = mutating_policy(
+        "no-app-label", "'app' in object.metadata.labels ? [JSONPatch{op: 'remove', path: '/metadata/labels/app'}] : []"
+    )
+    for obj in objects:
+        judge.cluster.api.create(obj).expect(201)
+    try:
+        pod = pairs.pods(pair.root)[0]  # type: ignore[arg-type]
+        probe = {**pod, "metadata": {"name": "probe", "labels": {"app": "train"}}}
+        judge.cluster.wait_for(
+            lambda: (
+                "app"
+                not in (
+                    judge.cluster.api.create(probe, NAMESPACE, dryRun="All").body.get("metadata", {}).get("labels")
+                    or {}
+                )
+            ),
+            30,
+            "the policy to act",
+        )
+        outcome = judge.run(pair, 2)
+    finally:
+        for obj in reversed(objects):
+            judge.cluster.api.delete(object_path(obj))
+
+    assert outcome.placed == (True,)
+    assert not verdict_on(pairs.job(pair), pair, podMutators="none").allowed
+    declared = verdict_on(
+        pairs.job(pair), pair, podMutators=[{"name": "no-app-label", "mayChange": ["metadata.labels"]}]
+    )
+    assert declared.allowed
+
+
+# ---- a label that is a long number --------------------------------------------------------------------------------
+def test_a_number_with_many_zeros_in_front(judge: Judge) -> None:
+    """The scheduler reads the label as strconv.ParseInt does, however many digits it has."""
+    expression = {"key": "generation", "operator": "Gt", "values": ["4"]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    spec = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+    drawn = gang("zeros", 1, spec=spec)
+    numbered = copy.deepcopy(drawn.nodes[0])
+    numbered["metadata"]["labels"]["generation"] = "5".zfill(30)
+    pair = replace(drawn, nodes=(numbered,))
+
+    outcome = judge.run(pair, 2)
+
+    assert outcome.placed == (True,)
+    assert answers(pair) == (FEASIBLE,)
+
+
+# ---- a resource that the scheduler's configuration ignores --------------------------------------------------------
+def test_a_resource_that_the_scheduler_ignores(start_control_plane: Start) -> None:
+    """NodeResourcesFitArgs.ignoredResources: no node has it, and the gang is placed. Muster denies only where the policy
+    does not say so."""
+    arguments = {"name": "NodeResourcesFit", "args": {"ignoredResources": [GPU], "ignoredResourceGroups": ["z.io"]}}
+    profile = {"schedulerName": "default-scheduler", "pluginConfig": [arguments]}
+    judge = Judge(start_control_plane(options(scheduler_config={"podInitialBackoffSeconds": 1, "profiles": [profile]})))
+    judge.start()
+    container = {"name": "main", "image": "pause:3.10", "resources": {"limits": {GPU: "9", "z.io/y": "1"}}}
+    pair = gang("ignoring", 2, spec={"containers": [container]}, job=True)
+
+    outcome = judge.run(pair, 2)
+    judge.close()
+
+    assert outcome.placed == (True,)
+    assert not verdict_on(pairs.job(pair), pair).allowed
+    ignoring = {"ignoredResources": [GPU], "ignoredResourceGroups": ["z.io"]}
+    assert verdict_on(pairs.job(pair), pair, **ignoring).allowed
+
+
 # ---- the topology gate off in the scheduler only ------------------------------------------------------------------
 def test_the_topology_gate_off_in_the_scheduler_only(start_control_plane: Start) -> None:
     """The API server stores the key, and the scheduler does not read it: two racks together hold the gang. Muster

@@ -373,3 +373,14 @@ def test_an_old_rule_id_in_an_override_and_in_an_exemption() -> None:
 
 def test_without_a_catalogue_rule_ids_are_not_looked_up() -> None:
     parse_policies([("p.yaml", (HEAD + "spec: {rules: {WAS999: {action: Deny}}}").encode())])
+
+
+def test_a_pools_amount_that_is_no_quantity_is_refused_by_line() -> None:
+    spec = """\
+        spec:
+          cluster:
+            nodePools:
+            - name: p
+              allocatable: {cpu: "8", memory: lots}
+        """
+    assert ["p.yaml:8" in found and "memory" in found for found in faults(spec)] == [True], faults(spec)

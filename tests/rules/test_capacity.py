@@ -113,7 +113,7 @@ def test_a_gate_declared_off_leaves_the_gang_out() -> None:
         ("spec.nodeSelector", {Part.TAINTS, Part.NODE_SELECTOR}),
         ("spec.containers[*].resources", {Part.TAINTS, Part.REQUESTS, Part.CLAIMS}),
         ("spec.affinity", {Part.TAINTS, Part.NODE_AFFINITY, Part.POD_AFFINITY}),
-        ("metadata.labels", {Part.TAINTS}),
+        ("metadata.labels", {Part.TAINTS, Part.POD_AFFINITY, Part.SPREAD}),
         ("spec", set(Part) - {Part.TOPOLOGY}),
         ("something new", set(Part) - {Part.TOPOLOGY}),
     ],

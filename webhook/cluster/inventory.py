@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import structlog
 
 from webhook.cluster.published import Manifest, mapped
 from webhook.cluster.store import StoreReader
@@ -32,6 +33,9 @@ LOOK_SECONDS = 1.0
 # Until there is a first snapshot.
 FIRST_LOOK_SECONDS = 0.1
 NO_AGENT = "the agent does not watch Node objects at the moment"
+UNREADABLE = "the newest version of the inventory cannot be read"
+
+_log = structlog.get_logger("muster.inventory")
 
 
 class LiveInventory:
@@ -52,6 +56,7 @@ class LiveInventory:
         self._nodes: tuple[str, node_table.NodeTable] | None = None
         self._devices: tuple[str, DeviceInventory | None] = ("", None)
         self._usage: tuple[str, Usage | None] = ("", None)
+        self._reported = ""
 
     def current(self) -> Snapshot | None:
         """The newest snapshot; None before the first."""
@@ -67,18 +72,28 @@ class LiveInventory:
             time.sleep(FIRST_LOOK_SECONDS if self._current is None else LOOK_SECONDS)
 
     def look(self) -> None:
-        """One round. Never raises for what the folder or an object holds."""
-        raw = self._store.published()
-        if raw is None:
-            watched = State(False, NO_AGENT)
-        else:
-            manifest = msgspec.json.decode(raw, type=Manifest)
-            watched = State(False, manifest.reason) if manifest.reason else HOLDS
-            # What a broken watch last said is no better than what is here already.
-            if (watched.holds or self._made is None) and not self._take(manifest):
-                watched = State(False, "the newest version of the inventory cannot be read")
+        """One round. Never raises: a snapshot that nobody renews any more must not go on to deny."""
+        try:
+            watched = self._watched()
+        except Exception as error:  # noqa: BLE001  a broken file or a bug of ours
+            watched = State(False, UNREADABLE)
+            if repr(error) != self._reported:
+                self._reported = repr(error)
+                _log.exception("the inventory cannot be taken up")
         if self._made is not None:
             self._current = self._made if watched.holds else replace(self._made, complete=watched)
+
+    def _watched(self) -> State:
+        """Takes up what is new; whether the agent stands by what is here."""
+        raw = self._store.published()
+        if raw is None:
+            return State(False, NO_AGENT)
+        manifest = msgspec.json.decode(raw, type=Manifest)
+        watched = State(False, manifest.reason) if manifest.reason else HOLDS
+        # What a broken watch last said is no better than what is here already.
+        if (watched.holds or self._made is None) and not self._take(manifest):
+            return State(False, UNREADABLE)
+        return watched
 
     def _take(self, manifest: Manifest) -> bool:
         """Makes this the newest snapshot; False where that cannot be, until the next look."""

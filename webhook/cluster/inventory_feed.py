@@ -256,7 +256,8 @@ class InventoryFeed:
         now = self._wall()
         for name in [name for name, former in self._gone.items() if now - former.at >= GONE_SECONDS]:
             del self._gone[name]
-            self._marks.pop(name, None)
+            if name not in self._nodes:
+                self._marks.pop(name, None)
             self._touch_nodes()
         if self._clock() - self._old_at < OLD_SECONDS:
             return
@@ -348,6 +349,11 @@ class InventoryFeed:
         notes = Notes(problems=list(self._unreadable.values()))
         if self._overflowed_at is not None:
             notes.problems.append("more nodes and devices changed in the last days than the high-water marks hold")
+        notes.problems += [
+            f'node "{name}" was deleted and came back minutes ago, without all of its labels or with more taints'
+            for name in self._gone
+            if name in self._nodes
+        ]
         for row in self._nodes.values():
             if row.notes is not None:
                 notes.add(row.notes)
@@ -380,7 +386,7 @@ class InventoryFeed:
     def _table(self) -> node_table.NodeTable:
         if self._builder is None or self._changed_row_count > _CHANGED_ROW_COUNT_MAX:
             everyone = [row.node for row in self._nodes.values()]
-            everyone += [self._gone_node(name) for name in self._gone]
+            everyone += [self._gone_node(name) for name in self._gone if name not in self._nodes]
             everyone.sort(key=lambda node: node.name)
             self._builder = node_table.TableBuilder(everyone)
             self._rows = {node.name: index for index, node in enumerate(everyone)}
@@ -462,6 +468,7 @@ class InventoryFeed:
             self._remember(name, old.node, node)
         elif name in self._gone:
             self._remember(name, replace(node, allocatable=self._gone_node(name).potential), node)
+        if name in self._gone and _is_back(self._gone_node(name), node):
             del self._gone[name]
         if name in self._marks:
             row.node = self._marked(name)
@@ -534,6 +541,11 @@ _PUT = {"Node": "_put_node", "ResourceSlice": "_put_slice", "DeviceClass": "_put
 def _stamp(raw: bytes | str) -> _Stamp:
     data = raw.encode() if isinstance(raw, str) else raw
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def _is_back(former: Node, node: Node) -> bool:
+    """Has a node that was deleted all that let Pods in? It registers first, and others label it and take its taints away."""
+    return former.labels.items() <= node.labels.items() and set(node.taints) <= set(former.taints)
 
 
 def _lasting(node: Node) -> _Stamp:

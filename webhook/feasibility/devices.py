@@ -234,7 +234,7 @@ class _Maker:
         for key in dict.fromkeys(pod.claims):
             wanted = self._wanted(key)
             if wanted is None:
-                doubts.append(Reason(Doubt.CLAIMS, f'what claim "{key[0]}" asks for is not known'))
+                doubts.append(Reason(Doubt.CLAIMS, f'what claim "{key[0]}" still asks of devices is not known'))
             elif key in leaf.claims or key[1] is not None:
                 shared.append((_identity(key), wanted))
             else:

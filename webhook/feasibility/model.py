@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from webhook.objects.fieldpath import FieldPath
 from webhook.plan.model import PlannedClaim
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}\Z")
+_INTEGER = re.compile(r"[+-]?0*[0-9]{1,19}\Z")
 
 
 class Part(enum.StrEnum):

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from webhook.inventory.build import Settings
 from webhook.inventory.snapshot import HOLDS, REPELLING_EFFECTS, Pool, State, Taint
+from webhook.inventory.tables import AMOUNT_MAX
 from webhook.objects.quantity import Quantity
 from webhook.policy.model import Cluster, NodePool
+
+# Every node that a pool may add is a Node in memory; a pool of more counts as one without a known limit.
+NODE_COUNT_MAX = 20_000
 
 
 def settings_of(
@@ -33,11 +37,12 @@ def _pool(pool: NodePool) -> Pool:
     amounts: dict[str, int] = {}
     for name, text in pool.allocatable.items():
         quantity = Quantity.parse(text)
-        amounts[name] = quantity.milli_value() if name == "cpu" else quantity.value()
+        amount = quantity.milli_value() if name == "cpu" else quantity.value()
+        amounts[name] = max(0, min(amount, AMOUNT_MAX))
     return Pool(
         name=pool.name,
         allocatable=amounts,
         labels=pool.labels,
         taints=tuple(Taint(t.key, t.value, t.effect) for t in pool.taints if t.effect in REPELLING_EFFECTS),
-        node_count_max=pool.node_count_max,
+        node_count_max=None if (pool.node_count_max or 0) > NODE_COUNT_MAX else pool.node_count_max,
     )

@@ -10,8 +10,10 @@ from __future__ import annotations
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 from pydantic.alias_generators import to_camel
+
+from webhook.objects.quantity import Quantity, QuantityError
 
 
 def _off(value: Any) -> Any:
@@ -151,6 +153,16 @@ class NodePool(Strict):
     taints: tuple[NodeTaint, ...] = ()
     node_count_max: int | None = Field(default=None, ge=0, description="not given: no limit known")
 
+    @field_validator("allocatable")
+    @classmethod
+    def _are_quantities(cls, allocatable: dict[str, str]) -> dict[str, str]:
+        for name, text in allocatable.items():
+            try:
+                Quantity.parse(text)
+            except QuantityError as error:
+                raise ValueError(f"{name}: {error}") from error
+        return allocatable
+
 
 class Cluster(Strict):
     """The cluster profile: what Muster cannot see for itself."""
@@ -160,6 +172,14 @@ class Cluster(Strict):
     )
     schedulers: tuple[str, ...] = Field(
         default=("default-scheduler",), description="scheduler profiles that honour native PodGroups"
+    )
+    ignored_resources: tuple[str, ...] = Field(
+        default=(),
+        description="extended resources that no scheduler compares with nodes: NodeResourcesFitArgs.ignoredResources, and "
+        "an extender's managedResources with ignoredByScheduler",
+    )
+    ignored_resource_groups: tuple[str, ...] = Field(
+        default=(), description="the same by the part before the slash: NodeResourcesFitArgs.ignoredResourceGroups"
     )
     trusted_controllers: tuple[Glob, ...] = Field(
         default=BUILT_IN_CONTROLLERS, description="by request.userInfo.username"

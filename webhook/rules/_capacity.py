@@ -43,7 +43,8 @@ _CHANGEABLE: dict[str, frozenset[Part]] = {
     "resourceclaims": frozenset({Part.CLAIMS}),
     "topologyspreadconstraints": frozenset({Part.SPREAD}),
     "hostport": frozenset({Part.HOST_PORTS}),
-    "labels": frozenset(),
+    # Anti-affinity and spread of a set against itself rest on the labels of its Pods.
+    "labels": frozenset({Part.POD_AFFINITY, Part.SPREAD}),
     "annotations": frozenset(),
     "env": frozenset(),
     "image": frozenset(),
@@ -108,6 +109,8 @@ def _work_out(facts: Facts, _plan: GangPlan) -> Capacity:
         schedulers=facts.policy.spec.cluster.schedulers,
         topology=facts.gate("TopologyAwareWorkloadScheduling") is not False,
         gangs=facts.gate("GenericWorkload") is not False,
+        ignored_resources=frozenset(facts.policy.spec.cluster.ignored_resources),
+        ignored_groups=frozenset(facts.policy.spec.cluster.ignored_resource_groups),
     )
     overheads = None if snapshot is None else snapshot.runtime_overheads
     found: list[Fault] = []

@@ -14,7 +14,8 @@ from webhook.inventory import tables
 from webhook.inventory.devices import DeviceInventory
 from webhook.inventory.snapshot import Question, Snapshot
 from webhook.objects.fieldpath import FieldPath
-from webhook.plan.model import PlannedClaim, PodSet
+from webhook.plan.model import GroupOrigin, PlannedClaim, PodSet
+from webhook.plan.parts import claims
 from webhook.rules._claims import claim_spec
 
 
@@ -22,7 +23,7 @@ def with_claims(demand: Demand, facts: Facts, snapshot: Snapshot) -> Demand:
     """The demand with what its claims need, as far as their specs are known."""
 
     def spec(key: ClaimKey) -> Mapping[str, Any] | None:
-        return claim_spec(facts, _planned(key)).value
+        return asked_spec(facts, _planned(key))
 
     return with_devices(demand, snapshot, spec, on_demand_drivers=facts.policy.parameters.on_demand_drivers)
 
@@ -32,13 +33,50 @@ def _planned(key: ClaimKey) -> PlannedClaim:
     return PlannedClaim(name=name, resource_claim_name=claim, resource_claim_template_name=template, path=FieldPath())
 
 
+def asked_spec(facts: Facts, claim: PlannedClaim) -> Mapping[str, Any] | None:
+    """What the claim still asks of devices; None where that is not known, and where it is allocated: the scheduler then
+    asks nothing more of them, and they may have changed since."""
+    return facts.once(_asked_spec, claim)
+
+
+def _asked_spec(facts: Facts, claim: PlannedClaim) -> Mapping[str, Any] | None:
+    made = _made_for_groups(facts, claim)
+    if len(made) > 1:
+        return None
+    for name in made:
+        claim = replace(claim, resource_claim_name=name, resource_claim_template_name=None)
+    if claim.resource_claim_name is not None:
+        found = facts.surroundings.claim(facts.namespace, claim.resource_claim_name).value
+        if found is None or (found.status or {}).get("allocation"):
+            return None
+    return claim_spec(facts, claim).value
+
+
+def _made_for_groups(facts: Facts, claim: PlannedClaim) -> set[str]:
+    """The ResourceClaims that exist already for it in PodGroups that the Pods name. Their template may have been
+    replaced since: whoever joins the group gets the claim that is there."""
+    made: set[str] = set()
+    for leaf in facts.plan.leaf_groups() if claim.resource_claim_template_name is not None else ():
+        if leaf.origin is not GroupOrigin.REFERENCED or not leaf.name:
+            continue
+        group = facts.surroundings.pod_group(facts.namespace, leaf.name).value
+        entries = () if group is None else claims(group.spec.resource_claims, FieldPath())
+        if group is not None and claim.key in {entry.key for entry in entries}:
+            made |= {
+                str(one["resourceClaimName"])
+                for one in (group.status or {}).get("resourceClaimStatuses") or ()
+                if one.get("name") == claim.name and one.get("resourceClaimName")
+            }
+    return made
+
+
 def wanted_claims(facts: Facts, pod: PodDemand | PodSet) -> Iterator[tuple[PlannedClaim, Wanted]]:
     """The claims of a Pod set whose specs are known, read against the snapshot's DeviceClasses."""
     inventory = device_inventory(facts)
     drivers = frozenset(facts.policy.parameters.on_demand_drivers)
     planned_claims = pod.planned_claims if isinstance(pod, PodDemand) else pod.claims
     for planned in planned_claims if inventory is not None else ():
-        spec = claim_spec(facts, planned).value
+        spec = asked_spec(facts, replace(planned, path=FieldPath()))
         if spec is not None and inventory is not None:
             yield planned, opened(read_claim(spec, inventory.classes), drivers)
 
