@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 # local (built from source), kind (needs docker and kind), or none (leaves the control plane out)
 CLUSTER ?= local
 
@@ -14,9 +15,12 @@ help:  ## this list
 install: $(STAMP)  ## the environment with the `muster` command, in .venv/
 
 # Exact versions with hashes; the project itself is installed in place without build isolation.
+# An environment without pip (making it was cut short) or of an older Python is made anew.
 $(STAMP): requirements/test.txt pyproject.toml
+	@$(PYTHON) -c '$(NEW_ENOUGH)' 2>/dev/null || { echo "$(PYTHON) is not Python 3.11 or newer:" \
+	  "$$($(PYTHON) --version 2>&1 | head -n 1); give one by its name: make $(or $(MAKECMDGOALS),install) PYTHON=python3.12" >&2; exit 1; }
 	@echo "installing into $(VENV)/ (half a minute to some minutes, 420 MB)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -c 'import pip; $(NEW_ENOUGH)' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/test.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@

@@ -234,3 +234,19 @@ def test_rules_that_match_no_new_pod(rules: Any) -> None:
     assert diagnosis.pod_mutators(
         policy(cluster={"podMutators": "none"}), [named("x", webhooks=entries)], []
     ).state is (State.OK)
+
+
+# -- TierQuotas -------------------------------------------------------------------------------------------------------
+def test_a_tier_quota_of_no_tier_is_told() -> None:
+    tiers = policy(tiers=[{"name": "gold", "priorityClasses": ["train-gold"]}])
+    right = named("a", spec={"tier": "gold", "hard": {"pods": 1}})
+    lost = named("b", spec={"tier": "glod", "hard": {"pods": 1}})
+
+    assert diagnosis.tier_quotas(tiers, []).state is State.OK
+    assert diagnosis.tier_quotas(tiers, [right]).state is State.OK
+    found = diagnosis.tier_quotas(tiers, [right, lost])
+    assert found.state is State.WARN
+    assert 'limit nothing: "b"; the policy has no tier "glod"' in found.message
+    assert '"a"' not in found.message
+    assert "gold" in found.fix
+    assert diagnosis.tier_quotas(policy(), [right]).fix.endswith("the policy declares none")

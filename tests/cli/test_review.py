@@ -89,3 +89,46 @@ def test_a_chart_in_a_folder_is_one_line(tmp_path: Path) -> None:
     )
     assert said.count("cannot be read") == 1
     assert "1 object judged" in said
+
+
+POLICY_WITH_TIER = """apiVersion: muster.dev/v1alpha1
+kind: Policy
+metadata: {name: p}
+spec: {tiers: [{name: gold, priorityClasses: [train-gold]}]}
+"""
+TIER_QUOTA = """apiVersion: muster.dev/v1alpha1
+kind: TierQuota
+metadata: {name: most}
+spec: {tier: TIER, hard: {pods: 100}}
+"""
+
+
+@pytest.mark.parametrize(("tier", "said"), [("gold", ""), ("glod", 'warning: TierQuota "most" limits nothing')])
+def test_a_quota_of_no_tier_is_warned_of(tmp_path: Path, tier: str, said: str) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY_WITH_TIER)
+    (tmp_path / "quota.yaml").write_text(TIER_QUOTA.replace("TIER", tier))
+    (tmp_path / "job.json").write_text(json.dumps(job("train").dict()))
+    words = ["job.json", "--policy", "policy.yaml", "--quota", "quota.yaml"]
+    words = [str(tmp_path / word) if "." in word else word for word in words]
+    result = CliRunner().invoke(app, ["review", *words])
+    assert result.exit_code == 0, result.output
+    assert result.stderr.startswith(said) if said else result.stderr == ""
+
+
+def test_a_quota_file_without_quota_is_wrong_and_an_empty_list_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(job("train").dict()))
+    exit_code, output = run(str(path), "--quota", str(path))
+    assert exit_code == 2
+    assert "holds no TierQuota" in output
+    none = tmp_path / "none.yaml"
+    none.write_text("apiVersion: v1\nkind: List\nitems: []\n")  # kubectl get tierquotas -o yaml, where there are none
+    assert run(str(path), "--quota", str(none))[0] == 0
+
+
+def test_a_policy_that_is_no_file_is_answered_with_the_names(tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(job("train").dict()))
+    result = CliRunner().invoke(app, ["review", str(path), "-p", "stric"])
+    assert result.exit_code == 2
+    assert "baseline, strict, staging-dry-run" in result.stderr

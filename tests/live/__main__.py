@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +16,36 @@ from pathlib import Path
 import yaml
 
 from tests.cluster.__main__ import up
+from tests.cluster.client import object_path
+from tests.cluster.cluster import Cluster
 from tests.cluster.controlplane import ControlPlane, ControlPlaneOptions
 from tests.live.muster import Muster
 from tests.live.tenants import make_tenant
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+_KUBELET_SECONDS = 2.0
 TIER_QUOTA_CRD = EXAMPLES.parent / "charts" / "muster" / "crds" / "tierquotas.yaml"
+
+
+@contextmanager
+def deleted_pods_removed(cluster: Cluster) -> Iterator[None]:
+    """What kubelets do: a deleted Pod that has a node stays Terminating, and in use, until its kubelet lets it go."""
+    stop = threading.Event()
+
+    def remove() -> None:
+        while not stop.wait(_KUBELET_SECONDS):
+            for pod in cluster.api.get("/api/v1/pods").expect()["items"]:
+                if pod["metadata"].get("deletionTimestamp") and pod["spec"].get("nodeName"):
+                    path = object_path({"apiVersion": "v1", "kind": "Pod", **pod})
+                    cluster.api.delete(path, {"gracePeriodSeconds": 0}).expect(200, 404)
+
+    thread = threading.Thread(target=remove, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 @contextmanager
@@ -43,7 +68,9 @@ def registered(cluster: ControlPlane, policy: Path) -> Iterator[None]:
                 f"#   kubectl --kubeconfig {cluster.kubeconfig('alice')} create -f examples/gangs/02-more-than-will-exist.yaml"
             )
             print(f"# its log: {muster.log}")
-            yield
+            print("# for ten minutes its nodes are new, and a gang that fits nowhere is warned of, not denied (WAS501)")
+            with deleted_pods_removed(cluster):
+                yield
         finally:
             muster.unregister()
             muster.stop()

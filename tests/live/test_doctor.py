@@ -200,7 +200,10 @@ def test_no_cluster_is_a_finding_and_no_kubeconfig_is_wrong_usage(tmp_path: Path
     nobody = runner.invoke(app, ["doctor", "--kubeconfig", str(kubeconfig)])
     assert nobody.exit_code == 1
     assert f"fail  api  no answer from {server}" in nobody.stdout
-    assert runner.invoke(app, ["doctor", "--kubeconfig", str(tmp_path / "none")]).exit_code == 2
+    for command in (["doctor"], ["inventory", "export"], ["registration", "apply"]):
+        told = runner.invoke(app, [*command, "--kubeconfig", str(tmp_path / "none")])
+        assert told.exit_code == 2, command
+        assert "no such file" in told.stderr
     assert runner.invoke(app, ["doctor", "--kubeconfig", str(kubeconfig), "--connect", "muster"]).exit_code == 2
 
 

@@ -30,6 +30,14 @@ def export(cluster: Cluster, path: Path, *options: str) -> list[dict[str, Any]]:
     return list(read_objects(str(path)))
 
 
+def test_a_file_that_cannot_be_written_is_said_in_one_line(control_plane: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "inventory.json"
+    words = ["inventory", "export", "--kubeconfig", str(control_plane.kubeconfig()), "-o", str(path)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert f"{path}: cannot be written" in result.stderr
+
+
 @pytest.fixture
 def rack(nodes: NodesFactory) -> list[str]:
     """Two nodes of a rack of their own, one of them tainted and cordoned."""

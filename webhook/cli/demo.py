@@ -16,6 +16,7 @@ import sys
 import time
 import uuid
 from dataclasses import dataclass
+from io import BufferedWriter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -58,12 +59,20 @@ def demo(
     manifests, unreadable = read_inputs([str(folder / "gangs")])
     for bad in unreadable:
         print(f"{bad.file}:{bad.line}: cannot be read: {bad.message}", file=sys.stderr)
-    certificates = ensure_development_certificates(directory / "certs")
+    try:
+        certificates = ensure_development_certificates(directory / "certs")
+        log = (directory / "serve.log").open("wb")
+    except OSError as error:
+        where = error.filename or directory
+        print(f"{where}: cannot be written: {error.strerror}; give a folder by --directory", file=sys.stderr)
+        raise typer.Exit(2) from None
     port = port or _free_port()
     console = Console()
-    server = _start(folder, certificates, port)
-    # A supervisor stops us by SIGTERM; make that the same as Ctrl-C, so that the server goes down with us.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    # A supervisor stops us by SIGTERM: the same as Ctrl-C, so that the server goes down with us. SIGINT too, since
+    # shells start what they put into the background with SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    server = _start(folder, certificates, port, log)
     try:
         _wait_until_ready(server, certificates, port)
         answers = [_ask(manifest, certificates, port) for manifest in manifests]
@@ -79,11 +88,10 @@ def demo(
     raise typer.Exit(2 if unreadable else 0)
 
 
-def _start(folder: Path, certificates: CertificatePaths, port: int) -> subprocess.Popen[bytes]:
+def _start(folder: Path, certificates: CertificatePaths, port: int, log: BufferedWriter) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "webhook.cli.main", "serve", "--bind", f"127.0.0.1:{port}"]
     command += ["--source", f"folder:{folder / 'cluster'}", "--policy", str(folder / "policy.yaml")]
     command += ["--tls-cert", str(certificates.cert), "--tls-key", str(certificates.key), "--workers", "2"]
-    log = (certificates.cert.parent.parent / "serve.log").open("wb")
     # A session of its own: Ctrl-C reaches this process first, which then stops the server in order.
     return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 

@@ -258,6 +258,20 @@ def _is_zero(hard: Raw, name: str) -> bool:
     return name in hard and Quantity.parse(hard[name]).nano == 0
 
 
+def tier_quotas(policy: Policy, quotas: Sequence[Raw]) -> Diagnosis:
+    """TierQuotas of tiers that the policy does not have: they are counted, and nothing is ever charged to them."""
+    check = "tier-quotas"
+    tiers = [tier.name for tier in policy.spec.tiers]
+    lost = {
+        str(raw["metadata"]["name"]): str(raw["spec"]["tier"]) for raw in quotas if raw["spec"]["tier"] not in tiers
+    }
+    if lost:
+        has = f"has {listed(tiers)}" if tiers else "declares none"
+        message = f"these TierQuotas limit nothing: {listed(lost)}; the policy has no tier {listed(lost.values())}"
+        return warn(check, message, f"correct spec.tier, or declare the tier; the policy {has}")
+    return ok(check, "each TierQuota is for a tier of the policy" if quotas else "no TierQuotas")
+
+
 # -- who else changes Pods --------------------------------------------------------------------------------------------
 def pod_mutators(policy: Policy, configurations: Iterable[Raw], admission_policies: Iterable[Raw]) -> Diagnosis:
     """Other mutating admission that matches new Pods, against what the policy says of it."""

@@ -12,7 +12,6 @@ import ssl
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -21,7 +20,7 @@ import urllib3
 
 from webhook.cli import diagnosis
 from webhook.cli.diagnosis import Diagnosis, State, fail, ok, warn
-from webhook.cli.options import Kubeconfig, Output, PolicyNames, kubeconfig_file
+from webhook.cli.options import Kubeconfig, Output, PolicyNames, connection_to
 from webhook.cli.policies import policies_from
 from webhook.policy.model import GATES, Policy
 from webhook.registration.render import SUBMIT
@@ -35,6 +34,7 @@ Told = dict[str, bool | str]
 _SECONDS_MAX = 10.0
 _PAGE_OBJECT_COUNT = 500
 _SCHEDULING = "/apis/scheduling.k8s.io"
+_TIER_QUOTAS = "/apis/muster.dev/v1alpha1/tierquotas"
 _REGISTRATION = "/apis/admissionregistration.k8s.io"
 # The API server's own namespaces never reach Muster nor, as a rule, other people's policies: what comes back from there
 # tells of nothing but the gates.
@@ -66,7 +66,7 @@ def doctor(
 ) -> None:
     """Compare a cluster with the policy. Exit 0: nothing fails, 1: something does, 2: wrong usage. Stores nothing."""
     loaded, policy_name = policies_from(policy or [])
-    patient = Patient(_connection(kubeconfig))
+    patient = Patient(connection_to(kubeconfig, "look at"))
     address = None if connect is None else _address(connect)
     findings = list(examine(patient, loaded.policy, own_namespace=namespace, tenant=tenant, connect=address))
     failed = any(finding.state is State.FAIL for finding in findings)
@@ -97,6 +97,7 @@ def examine(
     looks: tuple[tuple[str, Callable[[], Diagnosis]], ...] = (
         ("default-class", lambda: diagnosis.default_class(patient.items(f"{_SCHEDULING}/v1/priorityclasses"), told)),
         ("group-quotas", lambda: diagnosis.group_quotas(patient.items("/api/v1/resourcequotas"), told)),
+        ("tier-quotas", lambda: diagnosis.tier_quotas(policy, patient.items_if_served(_TIER_QUOTAS))),
         ("pod-mutators", lambda: _mutators(patient, policy)),
     )
     for check, look in looks:
@@ -346,17 +347,6 @@ def _unreachable(address: Address, service: Raw | None) -> Diagnosis:
 
 
 # -- the command ------------------------------------------------------------------------------------------------------
-def _connection(kubeconfig: Path | None) -> Connection:
-    from webhook.cluster.connection import ConfigError, Connection
-
-    file = kubeconfig_file(kubeconfig)
-    try:
-        return Connection(file)
-    except (ConfigError, OSError, ValueError) as error:
-        print(f"no cluster to look at: {file}: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
-
-
 def _address(text: str) -> Address:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal():

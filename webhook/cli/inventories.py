@@ -47,7 +47,8 @@ def snapshot_from(paths: Sequence[str], cluster: Cluster) -> Snapshot | None:
             raise ValueError(_no_nodes(paths, objects))
         return build(objects, settings_of(cluster, is_file=True))
     except (OSError, yaml.YAMLError, msgspec.DecodeError, QuantityError, ValueError) as error:
-        print(f"the inventory cannot be read: {error}", file=sys.stderr)
+        why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
+        print(f"the inventory cannot be read: {why}", file=sys.stderr)
         raise typer.Exit(2) from None
 
 

@@ -18,7 +18,7 @@ import msgspec
 import typer
 import yaml
 
-from webhook.cli.options import Kubeconfig, kubeconfig_file
+from webhook.cli.options import Kubeconfig, connection_to
 from webhook.cluster.connection import PAGE_OBJECT_COUNT, Connection, ReadState
 from webhook.cluster.marks_map import MarksMap, UnreadError
 from webhook.inventory.marks import Marks, exported
@@ -60,7 +60,7 @@ def export(
     namespace: Annotated[str, typer.Option(help="Muster's own, which holds what nodes had lately")] = "muster-system",
 ) -> None:
     """Write the nodes, devices and classes of a cluster, as far as Muster reads them. Exit 2: they cannot be read."""
-    connection = Connection(kubeconfig_file(kubeconfig))
+    connection = connection_to(kubeconfig, "read")
     try:
         objects = list(exported(inventory_objects(connection, with_pods=pods), _marks(connection, namespace)))
     except ExportError as error:
@@ -74,7 +74,11 @@ def export(
         print(text, end="")
     else:
         # -o FILE is how this was called before -o meant a format everywhere.
-        Path(output).write_text(text)
+        try:
+            Path(output).write_text(text)
+        except OSError as error:
+            print(f"{output}: cannot be written: {error.strerror}", file=sys.stderr)
+            raise typer.Exit(2) from None
         print(f"{plural(len(objects), 'object')} in {output}", file=sys.stderr)
 
 

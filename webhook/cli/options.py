@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from webhook.cluster.connection import Connection
 
 INPUT_METAVAR = "FILE|DIR|-..."
 
@@ -40,6 +44,20 @@ def kubeconfig_file(given: Path | None) -> Path:
     """The file that --kubeconfig names, else the first of $KUBECONFIG, else kubectl's own."""
     named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
     return given or Path(named or Path.home() / ".kube" / "config")
+
+
+def connection_to(kubeconfig: Path | None, purpose: str) -> Connection:
+    """The cluster of the kubeconfig. Exits with 2 where the file says of none; purpose: "look at"."""
+    from webhook.cluster.connection import ConfigError, Connection  # slow: only for commands that need a cluster
+
+    file = kubeconfig_file(kubeconfig)
+    try:
+        if not file.is_file():
+            raise ValueError("no such file; give --kubeconfig FILE, or set KUBECONFIG")
+        return Connection(file)
+    except (ConfigError, OSError, ValueError) as error:
+        print(f"no cluster to {purpose}: {file}: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
 
 
 def given(words: list[str] | None, files: list[str] | None) -> list[str]:

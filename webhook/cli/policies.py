@@ -32,6 +32,8 @@ def policies_from(names: Sequence[str]) -> tuple[LoadedPolicies, str]:
         loaded = load_policies(paths, known=KNOWN, today=datetime.now(UTC).date())
     except PolicyError as error:
         print(error, file=sys.stderr)
+        if any(path.suffix == "" and not path.exists() for path in paths):
+            print(f"policies that go by name: {', '.join(SHIPPED)}", file=sys.stderr)
         raise typer.Exit(2) from None
     for warning in loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)

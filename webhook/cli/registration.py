@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import typer
 import urllib3
 
-from webhook.cli.options import Kubeconfig, PolicyNames, kubeconfig_file
+from webhook.cli.options import Kubeconfig, PolicyNames, connection_to
 from webhook.cli.policies import policies_from
 from webhook.registration.keep import is_current, updated
 from webhook.registration.render import ServiceRef, Target, render_webhook_configurations
@@ -86,7 +86,7 @@ def apply(
     loaded, _ = policies_from(policy or [])
     target = _target(service, url, ca_file, namespace, name, failure_policy=failure_policy, timeout=timeout_seconds)
     rendered = {item["kind"]: item for item in render_webhook_configurations(loaded.policy, target)}
-    store = _Store(_connect(kubeconfig), dry_run=dry_run)
+    store = _Store(connection_to(kubeconfig, "apply to"), dry_run=dry_run)
     try:
         for kind in _PLURALS:
             print(f"{kind}/{name} {store.put(kind, name, rendered.get(kind))}")
@@ -159,16 +159,6 @@ def _wrong(message: str) -> Any:
 # -- the cluster ------------------------------------------------------------------------------------------------------
 class _RefusedError(Exception):
     """The API server did not do it; the message says what it said."""
-
-
-def _connect(kubeconfig: Path | None) -> Any:
-    from webhook.cluster.connection import ConfigError, Connection
-
-    file = kubeconfig_file(kubeconfig)
-    try:
-        return Connection(file)
-    except (ConfigError, OSError, ValueError) as error:
-        return _wrong(f"no cluster to apply to: {file}: {error}")
 
 
 class _Store:

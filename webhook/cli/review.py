@@ -20,6 +20,7 @@ from webhook.inventory.snapshot import Snapshot
 from webhook.objects.fieldpath import FieldPath
 from webhook.objects.kinds import find, split_api_version
 from webhook.objects.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
+from webhook.policy.load import LoadedPolicies
 from webhook.policy.model import GATES
 from webhook.quota.ledger import Ledger
 from webhook.quota.model import QuotaError, TierQuota
@@ -33,6 +34,7 @@ from webhook.sources.manifests import Manifest, ManifestError, scan_file, scan_t
 from webhook.verdict import Verdict, Violation
 
 _SUFFIXES = {".yaml", ".yml", ".json"}
+_STANDARD_INPUT = "(standard input)"
 
 
 def review_manifests(
@@ -175,7 +177,7 @@ def read_inputs(paths: Sequence[str]) -> tuple[list[Manifest], list[Unreadable]]
 def _scan(name: str) -> Iterator[Manifest | ManifestError]:
     path = Path(name)
     if name == "-":
-        yield from scan_text(sys.stdin.buffer.read(), "(standard input)")
+        yield from scan_text(sys.stdin.buffer.read(), _STANDARD_INPUT)
     elif path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
         charts = [file.parent for file in files if file.name == "Chart.yaml"]
@@ -203,6 +205,15 @@ def _quotas(manifests: Sequence[Manifest]) -> tuple[list[TierQuota], list[Unread
         except QuotaError as error:
             unusable.append(Unreadable(file=manifest.file, line=manifest.line, message=str(error)))
     return quotas, unusable
+
+
+def _warn_of_lost_quotas(quotas: Sequence[TierQuota], policies: LoadedPolicies) -> None:
+    tiers = {tier.name for tier in policies.policy.spec.tiers}
+    for quota in quotas:
+        if quota.tier not in tiers:
+            lost = f'TierQuota "{quota.name}" limits nothing: the policy has no tier "{quota.tier}"'
+            has = f"; it has {', '.join(sorted(tiers))}" if tiers else ""
+            print(f"warning: {lost}{has}", file=sys.stderr)
 
 
 def review(
@@ -234,9 +245,13 @@ def review(
     manifests, unreadable = read_inputs(paths)
     if not manifests and not unreadable:
         # A pipeline whose `helm template` printed nothing must not be green.
-        unreadable = [Unreadable(file=", ".join(paths), line=1, message="holds no manifest")]
+        names = ", ".join(_STANDARD_INPUT if path == "-" else path for path in paths)
+        unreadable = [Unreadable(file=names, line=1, message="holds no manifest")]
     beside, unreadable_quotas = read_inputs(quota or [])
     quotas, unusable = _quotas([*manifests, *beside])
+    if beside and not any(is_quota(manifest.raw) for manifest in beside):
+        unusable.append(Unreadable(file=", ".join(quota or []), line=1, message="holds no TierQuota"))
+    _warn_of_lost_quotas(quotas, policies)
     result = review_manifests(
         manifests,
         policies,
