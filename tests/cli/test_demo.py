@@ -13,20 +13,16 @@ from pathlib import Path
 import pytest
 
 STOP_SECONDS_MAX = 30.0
-
-
-def _ignore_interrupts() -> None:
-    """As a shell without job control starts what it puts into the background."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+# As a shell without job control starts what it puts into the background.
+IN_BACKGROUND = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stops_with_its_server_also_when_started_in_the_background(number: signal.Signals, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "webhook.cli.main", "demo", "--directory", str(tmp_path / "demo")]
+    command = [*IN_BACKGROUND, sys.executable, "-m", "webhook.cli.main"]
+    command += ["demo", "--directory", str(tmp_path / "demo")]
     environment = {**os.environ, "COLUMNS": "120", "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=environment, preexec_fn=_ignore_interrupts
-    ) as demo:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as demo:
         assert demo.stdout is not None
         try:
             serving = next(found for line in demo.stdout if (found := re.search(r"https://127\.0\.0\.1:(\d+)", line)))

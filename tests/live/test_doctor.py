@@ -175,7 +175,7 @@ def test_who_may_read_nothing_is_told_so(cluster: ControlPlane, policy: Path) ->
     found = doctor(cluster, "--policy", policy, user="alice", exit_code=0)
 
     unseen = {check for check, of_check in states(found).items() if "warn" in of_check}
-    assert unseen == {"gates", "registration", "default-class", "group-quotas", "pod-mutators"}, found
+    assert unseen == {"gates", "registration", "default-class", "group-quotas", "tier-quotas", "pod-mutators"}, found
     assert "RBAC" in said(found, "group-quotas")
     assert 'User "alice" cannot create resource' in said(found, "gates")
 
