@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.builders import GPU, deployment, lws, pod, pod_group, resource_quota, stateful_set
 from tests.cluster.client import MERGE_PATCH, Response
@@ -242,7 +243,7 @@ def test_a_later_plugin_s_no_is_given_back(cluster: Cluster, sixteen: str) -> No
 
 def test_r125_dry_run_reserves_nothing(cluster: Cluster, sixteen: str) -> None:
     before = cluster.api.get(f"{QUOTAS}/{sixteen}").expect()["metadata"]["resourceVersion"]
-    for number in range(10):
+    for number in range(50):
         create(cluster, sixteen, gold(f"a-{number}", gpus=16).dict(), dryRun="All").expect(201)
     assert create(cluster, sixteen, gold("b", gpus=17).dict(), dryRun="All").status == 403
 
@@ -519,6 +520,12 @@ def tenant(cluster: Cluster, sixteen: str) -> list[str]:
     assert "Complete" in alice("get", "jobs")
     assert "created" in alice("create", "-f", "-", stdin=gold("train-9", gpus=8).dict(), note="train-9: 1 Pod x 8 GPUs")
     return lines
+
+
+def test_the_example_is_one_that_the_api_server_takes(cluster: Cluster) -> None:
+    example = yaml.safe_load((Path(__file__).parents[2] / "examples" / "quota.yaml").read_text())
+
+    cluster.api.create(example, dryRun="All").expect(201)
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,19 @@ def test_a_quota_that_cannot_be_used_is_named_with_its_line(tmp_path: Path, poli
     assert "name the resource itself" in result.output.replace("\n", " ")
 
 
+def test_the_example_quota_refuses_the_example_gang() -> None:
+    """As examples/README.md has it."""
+    examples = Path(__file__).parents[2] / "examples"
+    files = [str(examples / "gangs" / "01-whole-gang.yaml"), str(examples / "cluster")]
+    options = ["--policy", str(examples / "policy.yaml")]
+
+    without = CliRunner().invoke(app, ["review", *files, *options])
+    charged = CliRunner().invoke(app, ["review", *files, *options, "--quota", str(examples / "quota.yaml")])
+
+    assert (without.exit_code, charged.exit_code) == (0, 1)
+    assert "none in use, this gang asks for 32 (4 Pods x 8); 8 are missing" in charged.output.replace("\n", " ")
+
+
 def test_what_a_folder_holds_is_in_use() -> None:
     """As if all of it lived: a Job with its plan, a finished one with nothing, a bare Pod with its own."""
     finished = gold_job("old").set("status", {"conditions": [{"type": "Complete", "status": "True"}]})
