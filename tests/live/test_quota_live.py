@@ -523,7 +523,7 @@ def tenant(cluster: Cluster, sixteen: str) -> list[str]:
 
 
 def test_the_example_is_one_that_the_api_server_takes(cluster: Cluster) -> None:
-    example = yaml.safe_load((Path(__file__).parents[2] / "examples" / "quota.yaml").read_text())
+    example = yaml.safe_load((Path(__file__).parents[2] / "examples" / "tierquota.yaml").read_text())
 
     cluster.api.create(example, dryRun="All").expect(201)
 

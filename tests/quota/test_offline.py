@@ -74,17 +74,18 @@ def test_a_quota_that_cannot_be_used_is_named_with_its_line(tmp_path: Path, poli
     assert "name the resource itself" in result.output.replace("\n", " ")
 
 
-def test_the_example_quota_refuses_the_example_gang() -> None:
+def test_the_example_quota_lets_one_example_gang_in_and_not_two() -> None:
     """As examples/README.md has it."""
     examples = Path(__file__).parents[2] / "examples"
-    files = [str(examples / "gangs" / "01-whole-gang.yaml"), str(examples / "cluster")]
-    options = ["--policy", str(examples / "policy.yaml")]
+    gangs = [str(examples / "gangs" / name) for name in ("03-barrier-too-big.yaml", "01-whole-gang.yaml")]
+    options = [str(examples / "cluster"), "--policy", str(examples / "policy.yaml")]
 
-    without = CliRunner().invoke(app, ["review", *files, *options])
-    charged = CliRunner().invoke(app, ["review", *files, *options, "--quota", str(examples / "quota.yaml")])
+    without = CliRunner().invoke(app, ["review", *gangs, *options])
+    charged = CliRunner().invoke(app, ["review", *gangs, *options, "--quota", str(examples / "tierquota.yaml")])
 
     assert (without.exit_code, charged.exit_code) == (0, 1)
-    assert "none in use, this gang asks for 32 (4 Pods x 8); 8 are missing" in charged.output.replace("\n", " ")
+    text = " ".join(charged.output.split())
+    assert "64 in use, this gang asks for 32 (4 Pods x 8); 32 are missing. In use: job/resume-from-16 (64)" in text
 
 
 def test_what_a_folder_holds_is_in_use() -> None:
