@@ -75,6 +75,12 @@ def test_refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: 
     assert "invalid" not in problem.lower()
 
 
+def test_a_repeatable_option_is_told_as_it_was_given() -> None:
+    (problem,) = problems(policy=(Path("/no/such"), Path("/nor/this")))
+
+    assert problem.startswith('MUSTER_POLICY is "/no/such,/nor/this": no file or folder "/no/such"')
+
+
 def test_all_problems_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody wants to restart three times."""
     monkeypatch.setenv("MUSTER_THREADS", "0")

@@ -171,6 +171,8 @@ def _problem(detail: Any, overrides: Mapping[str, Any], known: Sequence[str]) ->
     if detail["type"] == "extra_forbidden":
         return f"{variable} is no setting{did_you_mean(variable, known)}"
     seen = overrides.get(name, os.environ.get(variable))
+    if isinstance(seen, tuple):  # of an option that is repeatable
+        seen = ",".join(str(one) for one in seen)
     if detail["type"] == "literal_error":
         words = re.findall(r"'([^']*)'", detail["ctx"]["expected"])
         choices = ", ".join(f'"{word}"' for word in words)

@@ -204,6 +204,11 @@ def test_no_cluster_is_a_finding_and_no_kubeconfig_is_wrong_usage(tmp_path: Path
         told = runner.invoke(app, [*command, "--kubeconfig", str(tmp_path / "none")])
         assert told.exit_code == 2, command
         assert "no such file" in told.stderr
+    for text in ("just words", "a: [1", "- 1"):
+        (tmp_path / "wrong").write_text(text)
+        told = runner.invoke(app, ["doctor", "--kubeconfig", str(tmp_path / "wrong")])
+        assert told.exit_code == 2, text
+        assert "is no kubeconfig" in told.stderr
     assert runner.invoke(app, ["doctor", "--kubeconfig", str(kubeconfig), "--connect", "muster"]).exit_code == 2
 
 

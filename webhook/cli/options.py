@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+import yaml
 
 if TYPE_CHECKING:
     from webhook.cluster.connection import Connection
@@ -54,7 +55,13 @@ def connection_to(kubeconfig: Path | None, purpose: str) -> Connection:
     try:
         if not file.is_file():
             raise ValueError("no such file; give --kubeconfig FILE, or set KUBECONFIG")
+        # The client itself falls over a file that is no mapping.
+        if not isinstance(yaml.safe_load(file.read_text()), dict):
+            raise ValueError("is no kubeconfig")
         return Connection(file)
+    except yaml.YAMLError as error:
+        print(f"no cluster to {purpose}: {file}: is no kubeconfig: {' '.join(str(error).split())}", file=sys.stderr)
+        raise typer.Exit(2) from None
     except (ConfigError, OSError, ValueError) as error:
         print(f"no cluster to {purpose}: {file}: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
