@@ -15,7 +15,7 @@ from webhook.cluster.inventory import LiveInventory
 from webhook.cluster.inventory_feed import InventoryFeed
 from webhook.cluster.inventory_kinds import INVENTORY_KINDS, kept
 from webhook.cluster.pod_feed import PodFeed
-from webhook.cluster.published import Files
+from webhook.cluster.published import CHANGED, Files
 from webhook.cluster.store import StoreReader, StoreWriter
 from webhook.inventory import tables
 from webhook.inventory.build import read_node
@@ -287,7 +287,8 @@ def test_slow_builds_are_spread_out(rig: Rig, monkeypatch: pytest.MonkeyPatch) -
 
     rig.put(node("a", "4"))
 
-    assert rig.look(10) is first
+    meanwhile = rig.look(10)
+    assert (meanwhile.nodes, meanwhile.complete.reason) == (first.nodes if first else None, CHANGED)
     assert rig.look(20) is not first
 
 
@@ -496,6 +497,45 @@ def test_a_new_version_has_the_tables_that_requests_asked_for(rig: Rig) -> None:
     rig.put(node("b", "4"))
 
     assert ("kinds", Question.NEVER, ("rack",), ("rack",)) in rig.look().prepared
+
+
+def test_what_was_seen_a_moment_ago_ends_denials_before_its_version_is_made(rig: Rig) -> None:
+    rig.cluster = Cluster.model_validate({"inventoryClosed": True})
+    rig.list_all(node("a"))
+    before = rig.look()
+
+    rig.put(node("a", "16"))
+    at_once = rig.inventory.current()
+    rig.put_pod("p", "a")
+    rig.feed.replace_kind("Node", [("", "a", stored(node("a", "16")))])
+    rig.feed.step()  # Pods may be due, the nodes are not yet
+    still = rig.inventory.current()
+    rig.now += 1
+    rig.feed.step()
+    published = rig.inventory.current()
+    after = rig.look()
+
+    assert before.denial_hindrance() is None
+    assert {str(one and one.denial_hindrance()) for one in (at_once, still, published)} == {CHANGED}
+    assert (after.denial_hindrance(), gpus(after)) == (None, 16)
+
+
+@pytest.mark.parametrize("away", [{"unschedulable": True}, {}])
+def test_heartbeats_cordons_and_pods_end_no_denials(rig: Rig, away: dict[str, Any]) -> None:
+    rig.cluster = Cluster.model_validate({"inventoryClosed": True})
+    rig.list_all(node("a"))
+    rig.pods.replace_kind("Pod", [])
+    rig.look()
+
+    rig.put({**node("a", resourceVersion="2"), "spec": away})
+    rig.put_pod("p", "a")
+    rig.now += 3
+    rig.feed.step()
+    current = rig.inventory.current()
+
+    assert current is not None
+    assert current.denial_hindrance() == (CHANGED if away else None)  # another version, which the next look takes up
+    assert rig.look().denial_hindrance() is None
 
 
 # ---- high-water marks ------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from tests.cases.support import let_in
 from tests.cluster.cluster import Cluster
 from tests.cluster.controlplane import ControlPlane, ControlPlaneOptions
 from tests.live.muster import Muster
-from tests.support.cases import Case, inventory_of, judge, load_cases, merge
+from tests.support.cases import Case, inventory_of, judge, load_cases, merge, policy_document
 from webhook.facts.model import Phase
 
 CASES = [
@@ -104,3 +104,27 @@ def compare(cluster: Cluster, namespace: str, case: Case) -> None:
         assert "admission webhook" in message
         assert set(_RULE.findall(message)) == denied
     assert set(_RULE.findall(" ".join(answer.warnings))) >= warned
+
+
+def test_a_label_that_was_put_on_a_moment_ago(racks: Cluster, muster: Muster) -> None:
+    """`kubectl label node ... && kubectl apply -f job.yaml`: what the agent has seen counts at once, and a Job that it makes
+    possible is not denied by the version before."""
+    namespace = racks.new_namespace("labelled")
+    let_in(racks, namespace)
+    muster.use_policy(policy_document({"cluster": {"inventoryClosed": "true", "podMutators": "none"}}))
+    wait_for_inventory(racks, namespace)
+    name = next(raw["metadata"]["name"] for raw in inventory_of(["racks"]) if raw["kind"] == "Node")
+    denied = []
+    for number in range(8):
+        made = job("fresh").gang().dict()
+        del made["metadata"]["namespace"]
+        made["spec"]["template"]["spec"]["nodeSelector"] = {"round": f"r{number}"}
+        before = racks.api_as("alice").create(made, namespace, dryRun="All")
+        racks.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"round": f"r{number}"}}}).expect()
+        time.sleep(0.1)  # a command line takes longer to start
+        answer = racks.api_as("alice").create(made, namespace, dryRun="All")
+        assert "WAS505" in str(before.body.get("message")), before.body
+        if not answer.ok:
+            denied.append(number)
+        time.sleep(2.5)
+    assert denied == []

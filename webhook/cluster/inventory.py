@@ -1,6 +1,7 @@
 """The inventory of a live cluster in a worker: what the agent published -> Snapshot, taken up by a thread of its own.
 
-A request takes the newest snapshot that is ready and never makes one. The thread looks every second for another manifest
+A request takes the newest snapshot that is ready and never makes one; where the agent has seen more since, no denial may
+rest on it. The thread looks every second for another manifest
 (webhook/cluster/published.py); it maps the files that are new and keeps the rest. Where the agent stopped watching, it
 marks the snapshot as incomplete, which ends all capacity denials. The policy's part, pools and whether the inventory is
 closed, is added here, so that a new policy counts at once.
@@ -17,7 +18,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from webhook.cluster.published import Manifest, mapped
+from webhook.cluster.published import CHANGED, Manifest, mapped
 from webhook.cluster.store import StoreReader
 from webhook.inventory import device_table, node_table, usage
 from webhook.inventory.build import STABLE_SECONDS_MIN, Content, Notes, finish
@@ -57,10 +58,25 @@ class LiveInventory:
         self._devices: tuple[str, DeviceInventory | None] = ("", None)
         self._usage: tuple[str, Usage | None] = ("", None)
         self._reported = ""
+        self._taken: bytes | None = None
 
     def current(self) -> Snapshot | None:
-        """The newest snapshot; None before the first."""
-        return self._current
+        """The newest snapshot; None before the first. `kubectl label node ... && kubectl apply -f job.yaml` is faster than
+        the next version: what the agent has said since the last look ends denials at once."""
+        found = self._current
+        if found is None or found.denial_hindrance() is not None or self._is_newest():
+            return found
+        return replace(found, complete=State(False, CHANGED))
+
+    def _is_newest(self) -> bool:
+        """Has the agent said nothing new but of Pods, which are for "not now" alone?"""
+        raw, taken = self._store.published(), self._taken
+        if raw == taken:
+            return True
+        if raw is None or taken is None:
+            return False
+        newest, mine = (msgspec.json.decode(one, type=Manifest) for one in (raw, taken))
+        return msgspec.structs.replace(newest, pods="") == msgspec.structs.replace(mine, pods="")
 
     def start(self) -> None:
         """Looks now and from then on, in a thread that ends with the process."""
@@ -73,8 +89,9 @@ class LiveInventory:
 
     def look(self) -> None:
         """One round. Never raises: a snapshot that nobody renews any more must not go on to deny."""
+        raw = self._store.published()
         try:
-            watched = self._watched()
+            watched = self._watched(raw)
         except Exception as error:  # noqa: BLE001  a broken file or a bug of ours
             watched = State(False, UNREADABLE)
             if repr(error) != self._reported:
@@ -82,10 +99,10 @@ class LiveInventory:
                 _log.exception("the inventory cannot be taken up")
         if self._made is not None:
             self._current = self._made if watched.holds else replace(self._made, complete=watched)
+        self._taken = raw  # after the snapshot: a request in between sees that there is something newer
 
-    def _watched(self) -> State:
+    def _watched(self, raw: bytes | None) -> State:
         """Takes up what is new; whether the agent stands by what is here."""
-        raw = self._store.published()
         if raw is None:
             return State(False, NO_AGENT)
         manifest = msgspec.json.decode(raw, type=Manifest)

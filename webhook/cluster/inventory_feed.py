@@ -11,6 +11,7 @@ unchanged (`closed: auto` wants ten minutes), the most of each resource that a n
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import sqlite3
 import sys
@@ -24,7 +25,7 @@ from typing import Any, Protocol
 import msgspec
 
 from webhook.cluster.pod_feed import PodFeed
-from webhook.cluster.published import Files, Manifest
+from webhook.cluster.published import CHANGED, Files, Manifest
 from webhook.inventory import device_table, node_table
 from webhook.inventory.build import NodeObject, Notes, gone, mapped_by, overhead_of, read_node
 from webhook.inventory.devices import Reader, Slice, assemble
@@ -131,6 +132,8 @@ class InventoryFeed:
         self._changed_rows: set[str] = set()
         self._changed_row_count = 0
         self._nodes_dirty = self._devices_dirty = self._dirty = True
+        # Has something changed since the last version that "never" rests on?
+        self._has_changed = False
         self._dirty_at = clock()
         self._manifest: Manifest | None = None
         self._build_seconds = 0.0
@@ -373,13 +376,19 @@ class InventoryFeed:
                     for one in mapped_by(msgspec.convert(raw, core.DeviceClass))
                 ),
                 overheads={name: overhead for name, (_, overhead) in self._overheads.items()},
-            )
+            ),
+            is_whole=True,
         )
+        self._has_changed = False
         self._nodes_dirty = self._devices_dirty = self._dirty = False
         self._keep(old)
 
-    def _publish(self, manifest: Manifest) -> None:
-        self._board.publish(msgspec.json.encode(manifest))
+    def _publish(self, manifest: Manifest, *, is_whole: bool = False) -> None:
+        """is_whole: all that was seen is in it."""
+        said = manifest
+        if self._has_changed and not is_whole and not manifest.reason:
+            said = msgspec.structs.replace(manifest, reason=CHANGED)
+        self._board.publish(msgspec.json.encode(said))
         self._manifest = manifest
         self.has_published.set()
 
@@ -533,6 +542,16 @@ class InventoryFeed:
         self._devices_dirty = self._devices_dirty or devices
         if lasting:
             self._changed_at, self._changed_wall = self._clock(), self._wall()
+            self._say_changed()
+
+    def _say_changed(self) -> None:
+        """At once, before the version that holds it is made: what workers have is not all that there is."""
+        if self._has_changed:
+            return
+        self._has_changed = True
+        if self._manifest is not None and not self._manifest.reason:
+            with contextlib.suppress(sqlite3.Error):  # a full volume ends the beats too, and denials with them
+                self._publish(self._manifest)
 
 
 _PUT = {"Node": "_put_node", "ResourceSlice": "_put_slice", "DeviceClass": "_put_class", "RuntimeClass": "_put_runtime"}

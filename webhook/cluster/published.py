@@ -16,6 +16,8 @@ from pathlib import Path
 import msgspec
 
 PREFIX = "inventory-"
+# The reason in a manifest from the moment that a change is seen until the version that holds it is there.
+CHANGED = "nodes or devices changed a moment ago"
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
