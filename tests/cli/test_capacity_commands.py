@@ -278,3 +278,10 @@ def test_explain_without_nodes_says_how_to_get_them(tmp_path: Path) -> None:
 
     assert code == 2
     assert "give the nodes by --inventory FILE: `muster inventory export`" in said
+
+
+def test_a_topology_key_that_no_node_has_makes_no_empty_table(tmp_path: Path) -> None:
+    exit_code, output = run("explain", manifest(tmp_path, 2), "-i", str(FOLDER / "cpu-only.yaml"))
+    assert exit_code == 1
+    assert "no node has that label" in output
+    assert "what limits it" not in output

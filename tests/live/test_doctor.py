@@ -199,6 +199,7 @@ def test_no_cluster_is_a_finding_and_no_kubeconfig_is_wrong_usage(tmp_path: Path
 
     nobody = runner.invoke(app, ["doctor", "--kubeconfig", str(kubeconfig)])
     assert nobody.exit_code == 1
+    assert "no --policy" in nobody.stderr
     assert f"fail  api  no answer from {server}" in nobody.stdout
     for command in (["doctor"], ["inventory", "export"], ["registration", "apply"]):
         told = runner.invoke(app, [*command, "--kubeconfig", str(tmp_path / "none")])

@@ -66,6 +66,9 @@ def doctor(
 ) -> None:
     """Compare a cluster with the policy. Exit 0: nothing fails, 1: something does, 2: wrong usage. Stores nothing."""
     loaded, policy_name = policies_from(policy or [])
+    if not policy:
+        # Else its fix for the registration would be that of another policy.
+        print("note: no --policy: the cluster is compared with the defaults, not what its Muster runs", file=sys.stderr)
     patient = Patient(connection_to(kubeconfig, "look at"))
     address = None if connect is None else _address(connect)
     findings = list(examine(patient, loaded.policy, own_namespace=namespace, tenant=tenant, connect=address))

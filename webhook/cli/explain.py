@@ -161,7 +161,8 @@ def _picture(answer: Answer, snapshot: Snapshot, rows: int | None) -> Renderable
     parts: list[RenderableType] = [Text(f"\n{manifest.file}:{manifest.line} {kind} {demand.name!r}", style="bold")]
     parts.append(Text(_words(demand, result), style=style))
     if demand.skip is None:
-        parts += [_table(leaf, list(_rows(leaf, snapshot)), rows) for leaf in _shown(demand)]
+        tables = [(leaf, list(_rows(leaf, snapshot))) for leaf in _shown(demand)]
+        parts += [_table(leaf, found, rows) for leaf, found in tables if found]
     return Group(*parts)
 
 
