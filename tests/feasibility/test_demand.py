@@ -221,13 +221,16 @@ def test_anti_affinity_that_may_not_meet_its_own_pods_is_a_doubt(selector: Any, 
 
 def test_spread_proves_its_keys_and_a_limit_only_with_min_domains() -> None:
     made = job().template_label("app", "train")
-    constraint = {"topologyKey": RACK, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+    mine = {"matchLabels": {"app": "train"}}
+    constraint = {"topologyKey": RACK, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": mine}
     made.pod_spec["topologySpreadConstraints"] = [constraint]
     assert pod_of(made).needed_keys == (RACK,)
     assert pod_of(made).spread == ()
     assert doubts_of(made) == {Doubt.SPREAD}
     constraint["minDomains"] = 3
     assert pod_of(made).spread == (SpreadLimit(RACK, 1, 3),)
+    constraint["labelSelector"] = {}
+    assert pod_of(made).spread == ()
     constraint["whenUnsatisfiable"] = "ScheduleAnyway"
     assert pod_of(made).needed_keys == ()
     assert doubts_of(made) == set()

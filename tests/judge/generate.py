@@ -238,7 +238,8 @@ class _Draft:
             spec["runtimeClassName"] = "judge-overhead"
         if self._with(0.1, "pod-level resources"):
             # The API server wants them to cover what the containers ask together: 4 cores and 8 GiB always do.
-            spec["resources"] = {"requests": rng.choice(({"cpu": "4"}, {"cpu": "4", "memory": "8Gi"}))}
+            asked = rng.choice(({"cpu": "4"}, {"cpu": "4", "memory": "8Gi"}))
+            spec["resources"] = {rng.choice(("requests", "requests", "limits")): asked}
 
     def _term(self) -> Raw:
         rng = self.rng
@@ -284,7 +285,9 @@ class _Draft:
             "labelSelector": {"matchLabels": {"set": labels["set"]}},
         }
         if rng.random() < 0.4:
-            constraint["minDomains"] = rng.choice((1, 2, 3))
+            constraint["minDomains"] = rng.choice((1, 2, 3, 4))
+        if rng.random() < 0.15:
+            constraint["labelSelector"] = rng.choice(({}, {"matchExpressions": [{"key": "set", "operator": "Exists"}]}))
         if rng.random() < 0.2:
             constraint["nodeTaintsPolicy"] = "Honor"
         if rng.random() < 0.2:

@@ -150,7 +150,10 @@ def spread(
         keys.add(key)
         doubts.append(Reason(Doubt.SPREAD, f"topology spread over {key}"))
         skew, domains = item.get("maxSkew"), item.get("minDomains")
-        selects = not item.get("matchLabelKeys") and _selects(item.get("labelSelector"), labels)
+        selector = _map(item.get("labelSelector"))
+        # An empty selector counts no Pod at all (countPodsMatchSelector), and so sets no limit.
+        is_empty = not selector.get("matchLabels") and not selector.get("matchExpressions")
+        selects = not item.get("matchLabelKeys") and not is_empty and _selects(selector, labels)
         if isinstance(skew, int) and isinstance(domains, int) and skew > 0 and selects:
             limits.add(SpreadLimit(key, skew, domains))
     return tuple(sorted(keys)), tuple(sorted(limits, key=lambda limit: (limit.key, limit.max_skew)))
