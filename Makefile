@@ -21,8 +21,7 @@ $(STAMP): requirements/test.txt pyproject.toml
 	  "$$($(PYTHON) --version 2>&1 | head -n 1); give one by its name: make $(or $(MAKECMDGOALS),install) PYTHON=python3.12" >&2; exit 1; }
 	@echo "installing into $(VENV)/ (half a minute to some minutes, 420 MB)"
 	@$(BIN)/python -c 'import pip; $(NEW_ENOUGH)' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/test.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@$(BIN)/python scripts/install.py requirements/test.txt
 	@touch $@
 
 host:  ## packages of the host (Debian), where this user may install them
