@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.builders import AnyBuilder, job, jobset, pod, pod_group
+from tests.builders import AnyBuilder, composite_template, job, jobset, pod, pod_group, workload
 from tests.feasibility.inventories import objects
 from tests.support.cases import FixedPolicies, policy_document, request_for
 from webhook.admission.pipeline import Pipeline
@@ -95,6 +95,18 @@ def test_a_gate_that_nobody_declared(gates: tuple[str, ...], made: Any, action: 
     found = verdict(made(), gates=dict.fromkeys(gates, True))
 
     assert [one for _, one in said(found)] == [action]
+
+
+@pytest.mark.parametrize(("declared", "action"), [(True, "Deny"), (None, "Warn")])
+def test_a_tree_of_groups_rests_on_the_gate_of_composites(declared: bool | None, action: str) -> None:
+    """A scheduler without the gate places each group by itself, in any rack."""
+    leaf = {"name": "leaf", "schedulingPolicy": {"gang": {"minCount": 1000}}}
+    made = workload().composite(composite_template("root", leaf, min_group_count=1))
+
+    gates = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
+    found = verdict(made, gates=gates if declared is None else {**gates, "CompositePodGroup": declared})
+
+    assert [one for rule, one in said(found) if rule.startswith("WAS5")] == [action]
 
 
 def test_offline_nothing_proves_the_gate_of_gangs() -> None:

@@ -189,7 +189,11 @@ class Cluster(Strict):
         description="namespaces that never reach Muster, by exact name, beside kube-system, kube-public, "
         "kube-node-lease and Muster's own; whoever may create one of these namespaces is not judged in it",
     )
-    pod_mutators: Literal["additive", "none", "dry-run"] | tuple[PodMutator, ...] = "additive"
+    pod_mutators: Literal["additive", "none", "dry-run"] | tuple[PodMutator, ...] = Field(
+        default="additive",
+        description="what other admission may do to Pods between their template and the scheduler. additive: it adds, "
+        "tolerations too. none: nothing does, API server plugins such as ExtendedResourceToleration included",
+    )
     inventory_closed: ClosedWord = Field(
         default="auto",
         description="may a capacity rule deny, because no node can be added or changed? auto: yes, as long as there is "

@@ -297,6 +297,9 @@ class _Judge:
         declared = self.facts.policy.gate("TopologyAwareWorkloadScheduling") is True
         if not declared and not self._stays_without(Part.TOPOLOGY, *changing):
             return "the policy does not declare the gate TopologyAwareWorkloadScheduling on"
+        is_tree = isinstance(self.demand.root, TreeDemand)
+        if is_tree and self.facts.policy.gate("CompositePodGroup") is not True and not self._stays_one_by_one(changing):
+            return "the policy does not declare the gate CompositePodGroup on"
         return ""
 
     def _stays_without(self, *parts: Part) -> bool:
