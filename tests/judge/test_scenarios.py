@@ -5,6 +5,7 @@ Each is a way in which a sound-looking proof could be wrong; the scheduler decid
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 from collections.abc import Callable, Iterator
@@ -92,27 +93,34 @@ def mutating_policy(name: str, expression: str) -> list[Raw]:
     ]
 
 
+@contextlib.contextmanager
+def mutating(judge: Judge, name: str, expression: str, probe: Raw, acted: Callable[[Raw], bool]) -> Iterator[None]:
+    """The policy is in force inside, and no longer afterwards: the API server takes note of either some time later, and
+    the next test's Pods must not meet it. probe: a Pod; acted: has the policy changed it?"""
+
+    def acts() -> bool:
+        return acted(judge.cluster.api.create(probe, NAMESPACE, dryRun="All").expect(201))
+
+    objects = mutating_policy(name, expression)
+    for obj in objects:
+        judge.cluster.api.create(obj).expect(201)
+    try:
+        judge.cluster.wait_for(acts, 30, f"the policy {name} to act")
+        yield
+    finally:
+        for obj in reversed(objects):
+            judge.cluster.api.delete(object_path(obj))
+        judge.cluster.wait_for(lambda: not acts(), 30, f"the policy {name} to be forgotten")
+
+
 def test_a_selector_that_a_mutator_removes(judge: Judge) -> None:
     """The template selects a label that no node has; a policy takes the selector away, and the Job runs. Muster denies
     it only where the policy does not declare such a mutator."""
     pair = gang("mutated", 2, spec={"nodeSelector": {"nobody": "has-it"}}, job=True)
-    objects = mutating_policy("no-selectors", "[JSONPatch{op: 'remove', path: '/spec/nodeSelector'}]")
-    for obj in objects:
-        judge.cluster.api.create(obj).expect(201)
-    try:
-        probe = {**pairs.pods(pair.root)[0], "metadata": {"name": "probe"}}  # type: ignore[arg-type]
-        judge.cluster.wait_for(
-            lambda: (
-                "nodeSelector"
-                not in judge.cluster.api.create(probe, NAMESPACE, dryRun="All").body.get("spec", probe["spec"])
-            ),
-            30,
-            "the policy to act",
-        )
+    probe = {**pairs.pods(pair.root)[0], "metadata": {"name": "probe"}}  # type: ignore[arg-type]
+    removal = "'nodeSelector' in object.spec ? [JSONPatch{op: 'remove', path: '/spec/nodeSelector'}] : []"
+    with mutating(judge, "no-selectors", removal, probe, lambda pod: "nodeSelector" not in pod["spec"]):
         outcome = judge.run(pair, 2)
-    finally:
-        for obj in reversed(objects):
-            judge.cluster.api.delete(object_path(obj))
 
     assert outcome.placed == (True,)
     declared = verdict_on(
@@ -132,29 +140,12 @@ def test_a_label_that_a_mutator_removes(judge: Judge) -> None:
     template = {**drawn.root.sets[0].template, "metadata": {"labels": {"app": "train"}}}
     root = replace(drawn.root, sets=(replace(drawn.root.sets[0], template=template),))
     pair = replace(drawn, nodes=(node("unlabelled-a", "r1", gpus="2"),), root=root)
-    objects = mutating_policy(
-        "no-app-label", "'app' in object.metadata.labels ? [JSONPatch{op: 'remove', path: '/metadata/labels/app'}] : []"
-    )
-    for obj in objects:
-        judge.cluster.api.create(obj).expect(201)
-    try:
-        pod = pairs.pods(pair.root)[0]  # type: ignore[arg-type]
-        probe = {**pod, "metadata": {"name": "probe", "labels": {"app": "train"}}}
-        judge.cluster.wait_for(
-            lambda: (
-                "app"
-                not in (
-                    judge.cluster.api.create(probe, NAMESPACE, dryRun="All").body.get("metadata", {}).get("labels")
-                    or {}
-                )
-            ),
-            30,
-            "the policy to act",
-        )
+    probe = {**pairs.pods(pair.root)[0], "metadata": {"name": "probe", "labels": {"app": "train"}}}  # type: ignore[arg-type]
+    removal = "'app' in object.metadata.labels ? [JSONPatch{op: 'remove', path: '/metadata/labels/app'}] : []"
+    with mutating(
+        judge, "no-app-label", removal, probe, lambda pod: "app" not in (pod["metadata"].get("labels") or {})
+    ):
         outcome = judge.run(pair, 2)
-    finally:
-        for obj in reversed(objects):
-            judge.cluster.api.delete(object_path(obj))
 
     assert outcome.placed == (True,)
     assert not verdict_on(pairs.job(pair), pair, podMutators="none").allowed
