@@ -4,7 +4,9 @@ One API server, no controllers, no scheduler, the same Jobs from the same 50 cli
 
 - `ResourceQuota`: a plain object count, `count/jobs.batch`, no webhook: what kube-apiserver's own quota costs;
 - `TierQuota`: each Job is charged by Muster, three replicas behind one address;
-- `judged only`: the same without any TierQuota: what the call of the webhook and the rules cost, and the ledger does not.
+- `judged only`: the same without any TierQuota: what the call of the webhook and the rules cost, and the ledger does not;
+- `ledger alone`: the same number of charges from three ledgers with as many threads, without a webhook call, against the same
+  API server, while the replicas' leader counts: charges per second.
 
 The machine does everything at once: clients, API server, etcd and Muster. The ratio is the result, not the rates. Where the
 cores are the limit it follows from the processor time that each Job takes, which is printed too and is less noisy.
@@ -12,9 +14,12 @@ cores are the limit it follows from the processor time that each Job takes, whic
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -25,7 +30,7 @@ from pathlib import Path
 from tests.builders import GPU, resource_quota
 from tests.cluster.controlplane import ControlPlane, ControlPlaneOptions
 from tests.live.muster import cpu_seconds
-from tests.live.quota_cluster import Replicas, gold, persistent, quota
+from tests.live.quota_cluster import Replicas, books, gold, persistent, quota
 
 CLIENT_COUNT = 50
 JOB_COUNT = 600
@@ -44,6 +49,15 @@ class Turn:
     kubernetes: float
     muster: float
     clients: float
+
+
+@dataclass(frozen=True)
+class Charges:
+    """Charges per second, and the time of one in ms."""
+
+    rate: float
+    p50: float
+    p99: float
 
 
 def load(cluster: ControlPlane, replicas: Replicas | None, namespace: str, job_count: int = JOB_COUNT) -> Turn:
@@ -105,6 +119,7 @@ def run(directory: Path) -> None:
             _charged(cluster, replicas, "warm")
             counts = dict.fromkeys(("rounds", "orders", "conflicts"), 0.0)
             times: list[float] = []
+            alone: list[Charges] = []
             for turn in range(TURN_COUNT):
                 before = {name: counter(replicas, f"muster_quota_{name}") for name in counts}
                 known = len(judged(replicas.registration.log))
@@ -113,11 +128,12 @@ def run(directory: Path) -> None:
                     name: counts[name] + counter(replicas, f"muster_quota_{name}") - before[name] for name in counts
                 }
                 times += judged(replicas.registration.log)[known:]
+                alone.append(_ledger_alone(cluster, f"alone-{turn}"))
                 turns["judged only"].append(load(cluster, replicas, cluster.new_namespace("judged")))
                 replicas.registration.unregister()
                 turns["ResourceQuota"].append(_plain(cluster, replicas))
                 replicas.registration.register()
-    report(turns, counts, percentiles(times))
+    report(turns, counts, percentiles(times), alone)
 
 
 def _plain(cluster: ControlPlane, replicas: Replicas | None) -> Turn:
@@ -141,7 +157,33 @@ def _charged(cluster: ControlPlane, replicas: Replicas, name: str) -> Turn:
         return load(cluster, replicas, namespace)
 
 
-def report(turns: dict[str, list[Turn]], counts: dict[str, float], charge: tuple[float, float]) -> None:
+def _ledger_alone(cluster: ControlPlane, name: str) -> Charges:
+    namespace = cluster.new_namespace(name)
+    with quota(cluster, namespace, [namespace], {GPU: 100_000}), contextlib.ExitStack() as stack:
+        words = [str(cluster.kubeconfig()), "gold", namespace, str(CLIENT_COUNT // REPLICA_COUNT)]
+        command = [sys.executable, "-m", "tests.bench.charges", *words, str(JOB_COUNT // REPLICA_COUNT)]
+        ledgers = [
+            stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            for _ in range(REPLICA_COUNT)
+        ]
+        for ledger in ledgers:
+            assert ledger.stdout is not None
+            assert ledger.stdout.readline() == "ready\n"
+        started = time.monotonic()
+        for ledger in ledgers:
+            assert ledger.stdin is not None
+            ledger.stdin.write("go\n")
+            ledger.stdin.flush()
+        took = [ms for ledger in ledgers for ms in json.loads(ledger.stdout.readline())["took_ms"]]  # type: ignore[union-attr]
+        seconds = time.monotonic() - started
+        reserved = books(cluster, namespace)["reserved"][GPU]
+        assert int(reserved) == JOB_COUNT + REPLICA_COUNT, reserved
+    return Charges(len(took) / seconds, *percentiles(took))
+
+
+def report(
+    turns: dict[str, list[Turn]], counts: dict[str, float], charge: tuple[float, float], alone: list[Charges]
+) -> None:
     print(f"{CLIENT_COUNT} clients, {JOB_COUNT} Jobs a turn, {TURN_COUNT} turns each, {REPLICA_COUNT} replicas")
     middle = {
         name: {field.name: statistics.median(getattr(turn, field.name) for turn in found) for field in fields(Turn)}
@@ -157,6 +199,13 @@ def report(turns: dict[str, list[Turn]], counts: dict[str, float], charge: tuple
             f"create p50 {one['p50']:.0f} ms, p99 {one['p99']:.0f} ms; processor {spent:.1f} ms a Job "
             f"(Kubernetes {one['kubernetes']:.1f}, Muster {one['muster']:.1f}, clients {one['clients']:.1f})"
         )
+    rate, p50, p99 = (
+        statistics.median(values) for values in zip(*((c.rate, c.p50, c.p99) for c in alone), strict=True)
+    )
+    print(
+        f"  ledger alone: {rate:4.0f} charges/s, ratio {rate / base['rate']:.2f}; charge p50 {p50:.0f} ms, p99 {p99:.0f} ms, "
+        f"{CLIENT_COUNT // REPLICA_COUNT * REPLICA_COUNT} at a time"
+    )
     rounds = max(1.0, counts["rounds"])
     print("          goal: a ratio of at least 0.50 with a TierQuota, p99 of judge and charge under 250 ms")
     print(f"  judge+charge: p50 {charge[0]:.0f} ms, p99 {charge[1]:.0f} ms in Muster")
