@@ -24,11 +24,12 @@ from tests.support.cases import (
 from webhook.admission.pipeline import Pipeline
 from webhook.facts.model import Phase
 from webhook.facts.source import Absent, Answer, Found, Query, Unknown
+from webhook.objects.claims import device_class_alternatives, device_classes, device_count, has_admin_access
 from webhook.objects.fieldpath import ROOT
 from webhook.objects.request import UserInfo
 from webhook.objects.words import nearest
 from webhook.plan.model import PlannedClaim
-from webhook.rules._claims import compare, device_class_alternatives, device_classes, device_count, has_admin_access
+from webhook.rules._claims import compare
 from webhook.rules._names import quoted
 from webhook.sources.folder import ObjectSetSource
 from webhook.verdict import Verdict

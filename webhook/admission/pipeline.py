@@ -181,9 +181,9 @@ class Pipeline:
         """Evaluate, fetch what was missing, evaluate again the rules that asked for it, until none asks anything new."""
         surroundings = facts.surroundings
         if not fresh and facts.operation is not Operation.DELETE:
-            answers = ask_all(self.source, foreseen(facts.plan, facts.namespace), fresh=fresh, deadline=deadline)
+            answers = ask_all(self.source, foreseen(facts.plan, facts.namespace), fresh=False, deadline=deadline)
             surroundings.learn(answers)
-            surroundings.learn(ask_all(self.source, foreseen_next(answers), fresh=fresh, deadline=deadline))
+            surroundings.learn(ask_all(self.source, foreseen_next(answers), fresh=False, deadline=deadline))
         catalogue, kind = tuple(self.catalogue), facts.kind
         rules: Iterable[Active] = active(catalogue, facts.policy, kind, facts.operation, facts.subresource, facts.phase)
         results: Results = {}

@@ -215,9 +215,12 @@ class InventoryFeed:
 
     def _fingerprint(self) -> str:
         """Of all that does not change in a closed cluster."""
-        total = sum(row.lasting for row in self._nodes.values()) + sum(row.stamp for row in self._slices.values())
-        total += sum(stamp for rows in (self._classes, self._overheads) for stamp, _ in rows.values())
-        return f"{total % 2**64:016x}"
+        return _hex(sum(row.lasting for row in self._nodes.values()) + self._sum_beside_nodes())
+
+    def _sum_beside_nodes(self) -> _Stamp:
+        """Of slices and classes. A sum, so that no order matters."""
+        of_classes = sum(stamp for rows in (self._classes, self._overheads) for stamp, _ in rows.values())
+        return of_classes + sum(row.stamp for row in self._slices.values())
 
     def _know(self) -> None:
         """Everything has been seen once: where it is as it was written down, it is unchanged since then."""
@@ -431,13 +434,12 @@ class InventoryFeed:
         return device_table.packed(found)
 
     def _version(self) -> str:
-        """The same for every replica that sees the same: a sum, so that no order matters."""
-        total = sum(row.stamp for row in self._nodes.values()) + sum(row.stamp for row in self._slices.values())
-        total += sum(stamp for rows in (self._classes, self._overheads) for stamp, _ in rows.values())
+        """The same for every replica that sees the same."""
+        total = sum(row.stamp for row in self._nodes.values()) + self._sum_beside_nodes()
         for name, amounts in self._marks.items():
             total += _stamp(repr((name, sorted((resource, seen[:1]) for resource, seen in amounts.items()))))
         total += sum(map(_stamp, (*self._gone, *self._former_slices)))
-        return f"{total % 2**64:016x}"
+        return _hex(total)
 
     # ---- rows -----------------------------------------------------------------------------------------------------------
     def _of(self, kind: str) -> dict[str, Any]:
@@ -560,6 +562,10 @@ _PUT = {"Node": "_put_node", "ResourceSlice": "_put_slice", "DeviceClass": "_put
 def _stamp(raw: bytes | str) -> _Stamp:
     data = raw.encode() if isinstance(raw, str) else raw
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def _hex(total: int) -> str:
+    return f"{total % 2**64:016x}"
 
 
 def _is_back(former: Node, node: Node) -> bool:

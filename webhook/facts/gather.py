@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from webhook.facts.source import Answer, FactSource, Found, Query
+from webhook.objects.claims import device_classes
 from webhook.plan.model import GangPlan, GroupOrigin
 
 # A rule may follow references (Pod -> PodGroup -> Workload -> parent composites, at most 4 deep): each step is one
@@ -35,17 +36,15 @@ def foreseen_next(answers: Mapping[Query, Answer]) -> set[Query]:
     names: set[str] = set()
     for query, answer in answers.items():
         if query.kind == "ResourceClaimTemplate" and isinstance(answer, Found):
-            names |= _device_classes(answer.value)
+            names |= set(_device_classes(answer.value))
     return {Query("DeviceClass", "", name) for name in names}
 
 
-def _device_classes(template: object) -> set[str]:
-    """Those named in the plain form; whatever has another shape is asked for by the rules, in a round of their own."""
+def _device_classes(template: object) -> list[str]:
     try:
-        requests = template["spec"]["spec"]["devices"]["requests"]  # type: ignore[index]
-        return {str(request["exactly"]["deviceClassName"]) for request in requests}
-    except (KeyError, TypeError):
-        return set()
+        return device_classes(template["spec"]["spec"])  # type: ignore[index]
+    except (AttributeError, KeyError, TypeError):
+        return []  # no template: the rules say what is wrong with it
 
 
 def ask_all(source: FactSource, queries: Iterable[Query], *, fresh: bool, deadline: float) -> dict[Query, Answer]:

@@ -48,7 +48,7 @@ class Requester:
 class Facts:
     """obj / raw: the object judged, typed and as sent (for DELETE the object that goes). old / old_raw: the stored
     object of an UPDATE. kind and api_version are those of `raw` as the API server converted it. subresource: "" or
-    "scale", "resize", "status", ... For a scale request `obj` is the Scale. complete_set: what the surroundings do not
+    "scale", "resize", "status", ... For a scale request `obj` is what is scaled (webhook/admission/scale.py). complete_set: what the surroundings do not
     hold does not exist (`review --complete`). now: timezone-aware, given by the root, since rules read no clock.
     inventory: the cluster's capacity, None where nobody gave one: then capacity is no question.
     """

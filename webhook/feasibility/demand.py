@@ -254,7 +254,7 @@ def _request(pod_set: PodSet, context: _Context, doubts: list[Reason]) -> tuple[
     for name, quantity in effective.amounts.items():
         if not is_scheduled(name) or context.profile.ignores(name):
             continue
-        amount = quantity.milli_value() if name == "cpu" else quantity.value()
+        amount = quantity.amount_of(name)
         if amount >= 2**63 or quantity.is_capped:
             doubts.append(Reason(Doubt.UNREADABLE, f"the request for {name} is beyond what 1.37 can count"))
         elif amount > 0:

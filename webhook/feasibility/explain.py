@@ -284,20 +284,30 @@ def _has_topology(group: LeafDemand | TreeDemand) -> bool:
 def text(found: Infeasible) -> str:
     """One line for a tenant: needed, best domain, what is excluded, the largest that fits, what would make it fit."""
     why = found.explanation
-    parts = [f"{_asks(why)}; {_best(why)}"]
+    fits = "fits " + ", or ".join(one.text for one in why.suggestions) if why.suggestions else ""
+    rest = [part[0].upper() + part[1:] for part in (largest(why), fits) if part]
+    return ". ".join([balance(why), *rest])
+
+
+def balance(why: Explanation) -> str:
+    """``gang "train" needs 4 Pods of nvidia.com/gpu: 8; the cluster holds 3 (nodes excluded: 2 without nvidia.com/gpu)``."""
+    excluded = ""
     if why.excluded and not why.bottleneck:
         place = " there" if why.best else ""
         listed = ", ".join(f"{one.node_count} {one.text}" for one in why.excluded[:_CAUSE_COUNT_MAX])
-        parts[0] += f" (nodes excluded{place}: {listed})"
-    if why.largest and why.needed > 1:
-        parts.append(f"largest {'gang' if why.unit == 'Pods' else 'number of groups'} that fits: {why.largest}")
-    if why.suggestions:
-        parts.append("fits " + ", or ".join(one.text for one in why.suggestions))
-    first, *rest = parts
-    return ". ".join([first, *(part[0].upper() + part[1:] for part in rest)])
+        excluded = f" (nodes excluded{place}: {listed})"
+    return f"{asks(why)}; {_best(why)}{excluded}"
 
 
-def _asks(why: Explanation) -> str:
+def largest(why: Explanation) -> str:
+    """``largest gang that fits: 3``; "" where none does, or nobody can tell."""
+    if not why.largest or why.needed <= 1:
+        return ""
+    return f"largest {'gang' if why.unit == 'Pods' else 'number of groups'} that fits: {why.largest}"
+
+
+def asks(why: Explanation) -> str:
+    """``gang "train" needs 4 Pods of nvidia.com/gpu: 8``."""
     main = why.devices or ", ".join(f"{name}: {amount_text(name, amount)}" for name, amount in _main(why.per_pod))
     where = f" in one {'/'.join(why.topology)}" if why.topology else ""
     if why.scope is Scope.POD:

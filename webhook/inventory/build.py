@@ -328,7 +328,7 @@ def _amounts(resources: core.ResourceList, name: str, notes: Notes) -> dict[str,
     result: dict[str, int] = {}
     for resource, raw in resources.items():
         try:
-            amount = _amount(resource == "cpu", raw)
+            amount = _amount(resource, raw)
         except QuantityError:
             notes.problems.append(f'node "{name}": {resource} cannot be read')
             amount = AMOUNT_MAX
@@ -337,11 +337,10 @@ def _amounts(resources: core.ResourceList, name: str, notes: Notes) -> dict[str,
 
 
 @lru_cache(maxsize=4096)
-def _amount(is_cpu: bool, raw: str | float) -> int:
+def _amount(resource: str, raw: str | float) -> int:
     """Nodes of one kind write the same few quantities. Raises QuantityError."""
     quantity = Quantity.parse(raw)
-    amount = quantity.milli_value() if is_cpu else quantity.value()
-    return AMOUNT_MAX if quantity.is_capped else max(0, min(amount, AMOUNT_MAX))
+    return AMOUNT_MAX if quantity.is_capped else max(0, min(quantity.amount_of(resource), AMOUNT_MAX))
 
 
 def _high_water(node: NodeObject, notes: Notes) -> dict[str, int]:
@@ -408,7 +407,7 @@ def use_of(pod: core.Pod) -> PodUse | None:
         return None
     amounts = {"pods": 1}
     for name, quantity in effective_request(pod.spec, FieldPath(("spec",))).amounts.items():
-        amount = quantity.milli_value() if name == "cpu" else quantity.value()
+        amount = quantity.amount_of(name)
         if amount > 0:
             amounts[name] = min(amount, USED_MAX)
     return PodUse(node, pod.spec.priority or 0, amounts, tuple(sorted(host_ports(pod.spec))))

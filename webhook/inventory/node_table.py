@@ -7,6 +7,7 @@ it. `packed` and `unpacked` turn a table into bytes and back without copying the
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast, overload
 
@@ -69,7 +70,25 @@ class RowLabels(Mapping[str, str]):
         return repr(dict(self))
 
 
-class NodeTable(Sequence[Node]):
+class LazyNodes(Sequence[Node]):
+    """Nodes that are made when they are asked for: `node` makes the one of an index from 0 on."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def node(self, index: int) -> Node: ...
+
+    @overload
+    def __getitem__(self, index: int) -> Node: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Node]: ...
+    def __getitem__(self, index: int | slice) -> Node | Sequence[Node]:
+        if isinstance(index, slice):
+            return [self.node(one) for one in range(*index.indices(len(self)))]
+        return self.node(range(len(self))[index])
+
+
+class NodeTable(LazyNodes):
     """See the module. fields: a column per name in FIELDS; labels: a column per label key. usage: what Pods take, instead of
     the columns for it. Frozen once it is made."""
 
@@ -93,18 +112,12 @@ class NodeTable(Sequence[Node]):
     def __len__(self) -> int:
         return len(self.names)
 
-    @overload
-    def __getitem__(self, index: int) -> Node: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Node]: ...
-    def __getitem__(self, index: int | slice) -> Node | Sequence[Node]:
-        if isinstance(index, slice):
-            return [self[row] for row in range(*index.indices(len(self)))]
-        row = range(len(self))[index]
-        parts = {name: column.values[column.codes[row]] for name, column in self.fields.items()}
+    def node(self, index: int) -> Node:
+        """The node of this row."""
+        parts = {name: column.values[column.codes[index]] for name, column in self.fields.items()}
         if self.usage is not None:
-            parts |= self._used_of(row)
-        return Node(name=self.names[row], labels=RowLabels(self, row), **parts)
+            parts |= self._used_of(index)
+        return Node(name=self.names[index], labels=RowLabels(self, index), **parts)
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -36,9 +36,7 @@ def settings_of(
 def _pool(pool: NodePool) -> Pool:
     amounts: dict[str, int] = {}
     for name, text in pool.allocatable.items():
-        quantity = Quantity.parse(text)
-        amount = quantity.milli_value() if name == "cpu" else quantity.value()
-        amounts[name] = max(0, min(amount, AMOUNT_MAX))
+        amounts[name] = max(0, min(Quantity.parse(text).amount_of(name), AMOUNT_MAX))
     return Pool(
         name=pool.name,
         allocatable=amounts,

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from webhook.inventory import node_table as columns
-from webhook.inventory.node_table import NodeTable
+from webhook.inventory.node_table import LazyNodes, NodeTable
 from webhook.inventory.snapshot import Node, Question, Snapshot
 
 Ints = npt.NDArray[np.int64]
@@ -152,7 +152,7 @@ class Base:
         return column
 
 
-class _Some(Sequence[Node]):
+class _Some(LazyNodes):
     """Some rows of a table."""
 
     def __init__(self, table: NodeTable, rows: Ints) -> None:
@@ -161,14 +161,8 @@ class _Some(Sequence[Node]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    @overload
-    def __getitem__(self, index: int) -> Node: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Node]: ...
-    def __getitem__(self, index: int | slice) -> Node | Sequence[Node]:
-        if isinstance(index, slice):
-            return [self._table[int(row)] for row in self._rows[index]]
-        return self._table[int(self._rows[index])]
+    def node(self, index: int) -> Node:
+        return self._table.node(int(self._rows[index]))
 
 
 def _compact(codes: Ints, values: Sequence[Any]) -> tuple[Ints, list[Any]]:

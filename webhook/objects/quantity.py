@@ -55,6 +55,10 @@ class Quantity(msgspec.Struct, frozen=True, order=True):
         """Thousandths, rounded away from zero (Quantity.MilliValue)."""
         return _round_away(self.nano, NANO // 1000)
 
+    def amount_of(self, resource: str) -> int:
+        """In the units that the scheduler counts in: thousandths of cpu, whole units of everything else, rounded up."""
+        return self.milli_value() if resource == "cpu" else self.value()
+
     @property
     def is_integer(self) -> bool:
         return self.nano % NANO == 0

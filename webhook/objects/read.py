@@ -24,8 +24,6 @@ _AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<where>[^`]*)`)?$", re.DOTALL)
 _EXPECTED = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`\Z")
 _ANY_FIX = "write the field as the API reference of this version shows it"
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[(\.\.\.)\]")
-
-
 _TYPES = {"int": "a whole number", "str": "a string", "bool": "true or false", "array": "a list", "object": "an object"}
 _NUMBER = re.compile(r"-?\d{1,19}(\.\d{1,19})?\Z")
 _PLAIN = re.compile(r"(-?\d{1,19}(\.\d{1,19})?|true|false|yes|no)\Z", re.IGNORECASE)
@@ -126,15 +124,7 @@ def _found(types: list[str], value: Any) -> str:
         return str(value).lower()
     if {"int", "float", "bool"} & set(types) and _PLAIN.match(str(value)):
         return f'a string "{value}"' if kind == "str" else f"the number {value}"
-    words = {
-        "str": "a string",
-        "int": "a number",
-        "float": "a number",
-        "bool": "true or false",
-        "array": "a list",
-        "object": "an object",
-    }
-    return words.get(kind, "null")
+    return {**_TYPES, "int": "a number", "float": "a number"}.get(kind, "null")
 
 
 def _fix(types: list[str], value: Any) -> str:

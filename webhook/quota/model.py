@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from webhook.objects.quantity import NANO, Quantity, QuantityError, text_of
 from webhook.policy.match import selector_matches
 from webhook.policy.model import LabelSelector
-from webhook.quota.usage import LARGEST_GANG, Amounts, add, largest, whole
+from webhook.quota.usage import LARGEST_GANG, Amounts, add, largest
 
 API_VERSION = "muster.dev/v1alpha1"
 KIND = "TierQuota"
@@ -331,7 +331,7 @@ def texts(amounts: Mapping[str, int]) -> dict[str, str]:
 
 
 def _amounts(raw: Any) -> Amounts:
-    return {str(name): whole(str(name), Quantity.parse(text)) for name, text in (raw or {}).items()}
+    return {str(name): Quantity.parse(text).amount_of(str(name)) for name, text in (raw or {}).items()}
 
 
 def _conditions(quota: TierQuota) -> list[dict[str, Any]]:

@@ -24,7 +24,6 @@ from typing import Any, Protocol
 
 from webhook.objects import core
 from webhook.objects.fieldpath import FieldPath
-from webhook.objects.quantity import Quantity
 from webhook.plan.model import GangPlan, GroupOrigin, LeafGroup, PlannedClaim, PodSet, PolicyKind
 from webhook.plan.requests import effective_request
 
@@ -270,7 +269,7 @@ def pod_amounts(pod_set: PodSet, prices: Prices) -> Amounts:
     overhead = prices.overhead_of(spec.runtime_class_name) if spec.runtime_class_name and not spec.overhead else None
     amounts: Amounts = {PODS: 1}
     for resource, quantity in effective_request(spec, pod_set.spec_path, overhead=overhead).amounts.items():
-        number = whole(resource, quantity)
+        number = quantity.amount_of(resource)
         if number <= 0:
             continue
         if resource.startswith(IMPLICIT_PREFIX):
@@ -281,11 +280,6 @@ def pod_amounts(pod_set: PodSet, prices: Prices) -> Amounts:
         if device_class is not None:
             add(amounts, {device_class + DEVICES_SUFFIX: number})
     return amounts
-
-
-def whole(resource: str, quantity: Quantity) -> int:
-    """The unit of amounts: thousandths of cpu, whole units of everything else, rounded up."""
-    return quantity.milli_value() if resource == "cpu" else quantity.value()
 
 
 # ---- devices ----------------------------------------------------------------------------------------------------

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import re
-
 from webhook.facts.model import Facts
-from webhook.feasibility.explain import amount_text, text
+from webhook.feasibility import explain
 from webhook.feasibility.model import PodDemand
-from webhook.feasibility.result import Infeasible
+from webhook.feasibility.result import Change, Infeasible, Suggestion
 from webhook.objects import core
 from webhook.objects.fieldpath import FieldPath
 from webhook.objects.words import plural
 from webhook.rules._capacity import Fault
 
-_MIN_COUNT = re.compile(r"with (?=minCount <= (\d+))(minCount <= \d+)")
 
-
-def story(found: Infeasible) -> tuple[str, str]:
-    """(what is asked, and what the best place holds; what would make it fit, "" if no single change was found)."""
-    head, _, fits = text(found).partition(". Fits ")
-    head, _, largest = head.partition(". Largest")
-    if largest and f"<= {found.explanation.largest}" not in fits:  # else the way out says the same number
-        head += f"; largest{largest}"
-    return head, fits
+def story(found: Infeasible) -> str:
+    """What is asked, and what the best place holds; the largest that fits, where no way out says the same number."""
+    why = found.explanation
+    is_said = any(
+        one.change in (Change.MIN_COUNT, Change.MIN_GROUP_COUNT) and one.amount == why.largest
+        for one in why.suggestions
+    )
+    return "; ".join(filter(None, (explain.balance(why), "" if is_said else explain.largest(why))))
 
 
 def asks(fault: Fault) -> str:
     """``gang "train" needs 4 Pods of nvidia.com/gpu: 8``."""
     assert fault.found is not None  # noqa: S101  made from a proof
-    return text(fault.found).split("; ", 1)[0]
+    return explain.asks(fault.found.explanation)
 
 
 def end(fault: Fault, *, of_capacity: bool = True) -> str:
@@ -40,17 +37,21 @@ def end(fault: Fault, *, of_capacity: bool = True) -> str:
     return f"as things are it stays Pending (only a warning: {fault.hindrance})"
 
 
-def way_out(fault: Fault, fits: str, otherwise: str) -> str:
+def way_out(fault: Fault, otherwise: str) -> str:
     """The fix: the changes that the engine tried, else what a person may look at."""
-    if not fits:
-        return otherwise
+    assert fault.found is not None  # noqa: S101  made from a proof
+    ways = [_way(fault, one) for one in fault.found.explanation.suggestions]
+    return f"run it {', or '.join(ways)}" if ways else otherwise
+
+
+def _way(fault: Fault, suggestion: Suggestion) -> str:
     path = fault.demand.root.topology_path
-    if path and not fault.hindrance:  # a warning has no room for it, and the message names the key
-        fits = fits.replace("without the topology key", f"without {FieldPath(path[:-1])}", 1)
-    # minCount alone lets it start, and the application may still wait for the other Pods.
-    return "run it " + _MIN_COUNT.sub(
-        lambda found: f"with at most {plural(int(found[1]), 'Pod')} ({found[2]})", fits, 1
-    )
+    if suggestion.change is Change.NO_TOPOLOGY and path and not fault.hindrance:
+        return f"without {FieldPath(path[:-1])}"  # a warning has no room for it, and the message names the key
+    if suggestion.change is Change.MIN_COUNT:
+        # minCount alone lets it start, and the application may still wait for the other Pods.
+        return f"with at most {plural(suggestion.amount, 'Pod')} (minCount <= {suggestion.amount})"
+    return suggestion.text
 
 
 def request_path(facts: Facts, pod: PodDemand, resource: str) -> FieldPath:
@@ -82,4 +83,4 @@ def each_pod(facts: Facts, fault: Fault) -> str:
 
 def amount(resource: str, number: int) -> str:
     """``cpu: 96``, ``memory: 1000Gi``."""
-    return f"{resource}: {amount_text(resource, number)}"
+    return f"{resource}: {explain.amount_text(resource, number)}"

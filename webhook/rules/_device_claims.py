@@ -36,10 +36,6 @@ def _planned(key: ClaimKey) -> PlannedClaim:
 def asked_spec(facts: Facts, claim: PlannedClaim) -> Mapping[str, Any] | None:
     """What the claim still asks of devices; None where that is not known, and where it is allocated: the scheduler then
     asks nothing more of them, and they may have changed since."""
-    return facts.once(_asked_spec, claim)
-
-
-def _asked_spec(facts: Facts, claim: PlannedClaim) -> Mapping[str, Any] | None:
     made = _made_for_groups(facts, claim)
     if len(made) > 1:
         return None
@@ -76,7 +72,7 @@ def wanted_claims(facts: Facts, pod: PodDemand | PodSet) -> Iterator[tuple[Plann
     drivers = frozenset(facts.policy.parameters.on_demand_drivers)
     planned_claims = pod.planned_claims if isinstance(pod, PodDemand) else pod.claims
     for planned in planned_claims if inventory is not None else ():
-        spec = asked_spec(facts, replace(planned, path=FieldPath()))
+        spec = asked_spec(facts, planned)
         if spec is not None and inventory is not None:
             yield planned, opened(read_claim(spec, inventory.classes), drivers)
 

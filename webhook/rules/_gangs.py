@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from webhook.facts.model import Facts, Operation
 from webhook.objects import core
-from webhook.objects.words import plural
 from webhook.plan.model import DisruptionModeKind, GangPlan, GroupOrigin, LeafGroup, PodSet, PolicyKind, total
 from webhook.plan.parts import disruption_mode, topology
 from webhook.rules._jobs import may_adopt
@@ -54,11 +53,6 @@ class Gang:
         """Do the Pods of this object alone reach minCount? Then a named group is meant for them, although nothing
         stops others from joining (docs/decisions/0021)."""
         return self.group.pod_count is not None and self.group.pod_count >= self.min_count
-
-
-def pods(count: int) -> str:
-    """``1 Pod``, ``4 Pods``."""
-    return plural(count, "Pod")
 
 
 def gangs(facts: Facts) -> tuple[Gang, ...]:

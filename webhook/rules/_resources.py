@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -32,10 +31,7 @@ def container_resources(facts: Facts) -> tuple[ContainerResources, ...]:
 
 
 def _container_resources(_facts: Facts, plan: GangPlan) -> tuple[ContainerResources, ...]:
-    return tuple(_resources(plan))
-
-
-def _resources(plan: GangPlan) -> Iterator[ContainerResources]:
+    found: list[ContainerResources] = []
     seen: set[FieldPath] = set()
     for pod_set in plan.all_pod_sets():
         if pod_set.path in seen:
@@ -47,7 +43,8 @@ def _resources(plan: GangPlan) -> Iterator[ContainerResources]:
                 resources = container.resources
                 if resources is not None:
                     path = (pod_set.spec_path / field).at(index) / "resources"
-                    yield ContainerResources(path, resources.requests or {}, resources.limits or {})
+                    found.append(ContainerResources(path, resources.requests or {}, resources.limits or {}))
+    return tuple(found)
 
 
 def is_extended(name: str) -> bool:

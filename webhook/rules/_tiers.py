@@ -30,11 +30,7 @@ def class_uses(facts: Facts, plan: GangPlan) -> tuple[ClassUse, ...]:
 
 
 def _class_uses(_facts: Facts, plan: GangPlan) -> tuple[ClassUse, ...]:
-    return tuple(_uses(plan))
-
-
-def _uses(plan: GangPlan) -> Iterator[ClassUse]:
-    seen: set[FieldPath] = set()
+    found: dict[FieldPath, ClassUse] = {}
     groups: list[Group] = [*plan.leaf_groups(), *plan.composite_groups()]
     places = [(group.priority_class_name, group.priority_class_path) for group in groups]
     places += [
@@ -42,9 +38,9 @@ def _uses(plan: GangPlan) -> Iterator[ClassUse]:
         for pod_set in plan.all_pod_sets()
     ]
     for name, field in places:
-        if name and field not in seen:
-            seen.add(field)
-            yield ClassUse(name, field)
+        if name:
+            found.setdefault(field, ClassUse(name, field))
+    return tuple(found.values())
 
 
 def new_tier_uses(facts: Facts) -> Iterator[tuple[ClassUse, Tier]]:

@@ -48,8 +48,9 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts, Operation
 from webhook.objects.fieldpath import FieldPath
+from webhook.objects.words import plural
 from webhook.plan.model import GroupOrigin, PodSet
-from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
+from webhook.rules._gangs import Gang, cap_on_update, gangs
 from webhook.rules._schedulers import unless
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding
@@ -89,7 +90,7 @@ def _finding(facts: Facts, gang: Gang, pod_count: int) -> Finding:
         field=group.min_count_path if explicit else group.pod_sets[0].pod_count_path,
         message=(
             f'{"is" if explicit else "makes minCount"} {gang.min_count}, but "{limit_path}" {limit} allows only '
-            f"{pods(pod_count)}: 1.37 starts none of a gang before minCount exist, so {_who(facts)} stay Pending for ever, "
+            f"{plural(pod_count, 'Pod')}: 1.37 starts none of a gang before minCount exist, so {_who(facts)} stay Pending for ever, "
             f"without an event{unless(facts, gang.pod_sets)}"
         ),
         fix=f"set {mine} to {max(1, pod_count)} or less{raised}",

@@ -45,8 +45,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
+from webhook.objects.words import plural
 from webhook.plan.model import GroupOrigin, PolicyKind
-from webhook.rules._gangs import Gang, gangs, pods
+from webhook.rules._gangs import Gang, gangs
 from webhook.rules._members import pods_in_set
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
@@ -89,7 +90,7 @@ def _object_brings_too_few(facts: Facts, gang: Gang, pod_count: int) -> Iterator
     yield Finding(
         field=gang.group.path,
         message=(
-            f"{gang.title} has minCount {gang.min_count}, and this {facts.kind} brings {pods(pod_count)}"
+            f"{gang.title} has minCount {gang.min_count}, and this {facts.kind} brings {plural(pod_count, 'Pod')}"
             f"{', ' if proven else ': '}{rest}"
         ),
         fix=f"lower minCount of {gang.title} to {max(1, in_set or pod_count)}, or bring more Pods",
@@ -108,7 +109,7 @@ def _group_in_complete_set(facts: Facts) -> Iterator[Finding]:
         if in_set and in_set < group.min_count:
             yield Finding(
                 field=group.min_count_path,
-                message=f"is {group.min_count}, and all objects given together bring {pods(in_set)} that name the group: "
+                message=f"is {group.min_count}, and all objects given together bring {plural(in_set, 'Pod')} that name the group: "
                 "none ever starts, and no event says so",
                 fix=f"set it to {in_set} or less, or add Pods that name the group",
                 seen=in_set,

@@ -40,8 +40,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts, Operation
+from webhook.objects.words import plural
 from webhook.rules._barriers import needed_pods
-from webhook.rules._gangs import cap_on_update, gangs, pods
+from webhook.rules._gangs import cap_on_update, gangs
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -71,7 +72,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             field=gang.group.path if gang.shared else gang.group.min_count_path,
             message=(
-                f"{gang.title} starts with {pods(gang.min_count)}, but the application waits for {wanted.minimum} "
+                f"{gang.title} starts with {plural(gang.min_count, 'Pod')}, but the application waits for {wanted.minimum} "
                 f"({barrier.text}): they hold their nodes and wait for the rest"
             ),
             fix=f"set {where} to {wanted.minimum}{later}, or the application to {gang.min_count}",

@@ -42,10 +42,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
+from webhook.objects.words import plural
 from webhook.plan.annotations import BARRIER
 from webhook.plan.barrier import Barrier, BarrierKind
 from webhook.rules._barriers import Waiting, waiting
-from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
+from webhook.rules._gangs import Gang, cap_on_update, gangs
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -86,10 +87,10 @@ def _finding(facts: Facts, gang: Gang, found: Waiting, least: int) -> Finding:
     return Finding(
         field=found.barrier.path,
         message=(
-            f'{found.barrier.text} waits for {pods(least)}, and "{gang.pod_sets[0].pod_count_path}" allows {pod_count}: '
+            f'{found.barrier.text} waits for {plural(least, "Pod")}, and "{gang.pod_sets[0].pod_count_path}" allows {pod_count}: '
             "they hold nodes and wait unless others bring the rest"
         ),
-        fix=f'wait for {pod_count}, run {pods(least)}, or annotate {BARRIER}: "{pod_count}" if others do',
+        fix=f'wait for {pod_count}, run {plural(least, "Pod")}, or annotate {BARRIER}: "{pod_count}" if others do',
         seen=least,
         limit=pod_count,
         excess=least - pod_count,

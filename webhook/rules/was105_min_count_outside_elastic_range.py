@@ -39,10 +39,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts, Operation
+from webhook.objects.words import plural
 from webhook.plan.annotations import PodRange
 from webhook.plan.barrier import Barrier
 from webhook.rules._barriers import Waiting, range_of, waiting
-from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
+from webhook.rules._gangs import Gang, cap_on_update, gangs
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -85,7 +86,7 @@ def _finding(facts: Facts, gang: Gang, barrier: Barrier, wanted: PodRange) -> Fi
         field=gang.group.path if gang.shared else gang.group.min_count_path,
         reason="min count above the size of the application" if barrier.is_fixed else None,
         message=(
-            f"{gang.title} starts with {pods(gang.min_count)}, and the application runs with {size} "
+            f"{gang.title} starts with {plural(gang.min_count, 'Pod')}, and the application runs with {size} "
             f"({barrier.text}): {outcome}"
         ),
         fix=f"set {where} to {'' if barrier.is_fixed else 'a number from '}{size}",

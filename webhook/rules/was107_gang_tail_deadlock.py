@@ -45,7 +45,8 @@ from collections.abc import Iterator
 from webhook.facts.model import Facts
 from webhook.objects import core
 from webhook.objects.fieldpath import SPEC
-from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
+from webhook.objects.words import plural
+from webhook.rules._gangs import Gang, cap_on_update, gangs
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -76,7 +77,7 @@ def _more_completions(facts: Facts, gang: Gang) -> Iterator[Finding]:
         yield Finding(
             field=pod_set.completions_path or pod_set.pod_count_path,
             message=(
-                f"{completions} completions with {pods(parallelism)} at a time: when Pods end together, fewer than "
+                f"{completions} completions with {plural(parallelism, 'Pod')} at a time: when Pods end together, fewer than "
                 f"minCount {gang.min_count} may be left, and 1.37 starts none of them: the Job hangs just before its end"
             ),
             fix=f"set completions to {parallelism}, or minCount{of_group} to 1",
@@ -104,7 +105,7 @@ def _resumed_with_too_little(facts: Facts, gang: Gang) -> list[Finding]:
             field=SPEC / "suspend",
             reason="resumed with less work than min count",
             message=(
-                f"{succeeded} of {completions} completions are done, so the resumed Job makes {pods(left)}, and its "
+                f"{succeeded} of {completions} completions are done, so the resumed Job makes {plural(left, 'Pod')}, and its "
                 f"gang starts with minCount {gang.min_count}: they stay Pending for ever"
             ),
             fix=f"lower {where} to {left} {'first' if gang.shared else 'in the same step'}",

@@ -57,8 +57,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts, Operation
+from webhook.objects.words import plural
 from webhook.plan.model import PodSet
-from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
+from webhook.rules._gangs import Gang, cap_on_update, gangs
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Finding
 
@@ -152,7 +153,7 @@ def _finding(facts: Facts, gang: Gang, stuck: PodSet, created: set[str]) -> Find
     return Finding(
         field=late.starts_path or gang.group.path,
         message=(
-            f"{gang.title} starts with {pods(gang.min_count)} at once, but before it has started only {alive} can exist: "
+            f"{gang.title} starts with {plural(gang.min_count, 'Pod')} at once, but before it has started only {alive} can exist: "
             f"{order}, so both wait for ever"
         ),
         fix=f"{cure}lower minCount of {gang.title} to {max(1, alive)}",

@@ -44,10 +44,11 @@ from collections.abc import Iterator
 
 from webhook.facts.model import Facts
 from webhook.objects import core
+from webhook.objects.words import plural
 from webhook.plan.barrier import read_barrier
 from webhook.plan.model import PodSet
 from webhook.rules._barriers import needed_pods
-from webhook.rules._gangs import Gang, gangs, pod_count_in, pods
+from webhook.rules._gangs import Gang, gangs, pod_count_in
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
 
@@ -108,7 +109,7 @@ def _larger_application(facts: Facts, gang: Gang) -> Iterator[Finding]:
         field=_changed(facts, gang).pod_count_path,
         reason="stored gang below the barrier",
         message=(
-            f"{gang.title} still starts with {pods(gang.min_count)}, and the application waits for {wanted.minimum} "
+            f"{gang.title} still starts with {plural(gang.min_count, 'Pod')}, and the application waits for {wanted.minimum} "
             f"({barrier.text}): what starts holds its nodes and waits for the rest"
         ),
         fix=f"patch minCount of {gang.title} to {wanted.minimum}",

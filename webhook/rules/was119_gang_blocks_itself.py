@@ -48,8 +48,9 @@ from dataclasses import dataclass
 
 from webhook.facts.model import Facts
 from webhook.objects.fieldpath import FieldPath
+from webhook.objects.words import plural
 from webhook.plan.model import PodSet
-from webhook.rules._gangs import Gang, cap_on_update, gangs, pods
+from webhook.rules._gangs import Gang, cap_on_update, gangs
 from webhook.rules._schedulers import unless
 from webhook.rules._self_match import own_namespace, selects
 from webhook.rules.meta import RuleMeta
@@ -155,7 +156,7 @@ def _finding(facts: Facts, gang: Gang, block: _Block, fitting: int, proven: bool
     return Finding(
         field=block.path,
         message=(
-            f'{gang.title} puts {pods(gang.min_count)} into one "{gang.topology_key}", and {block.what} lets in '
+            f'{gang.title} puts {plural(gang.min_count, "Pod")} into one "{gang.topology_key}", and {block.what} lets in '
             f"{fitting} at most: {outcome}"
         ),
         fix=_fix(gang.topology_key or ""),

@@ -47,9 +47,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from webhook.facts.model import Facts
+from webhook.objects.claims import device_classes, device_count
 from webhook.objects.words import plural
 from webhook.plan.model import GroupOrigin, LeafGroup, PlannedClaim, PolicyKind
-from webhook.rules._claims import claim_spec, device_classes, device_count
+from webhook.rules._claims import claim_spec
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding, Unresolved
 

@@ -40,15 +40,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
+from webhook.objects.claims import device_class_alternatives, device_classes
 from webhook.objects.words import nearest
 from webhook.plan.model import PlannedClaim
-from webhook.rules._claims import (
-    claim_spec,
-    device_class_alternatives,
-    device_classes,
-    planned_claims,
-    source,
-)
+from webhook.rules._claims import claim_spec, planned_claims, source
 from webhook.rules._names import quoted
 from webhook.rules.meta import ANY_KIND, RuleMeta
 from webhook.verdict import Action, Finding, Unresolved

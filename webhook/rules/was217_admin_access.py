@@ -40,7 +40,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from webhook.facts.model import Facts
-from webhook.rules._claims import claim_spec, has_admin_access, object_text, planned_claims, source
+from webhook.objects.claims import has_admin_access
+from webhook.rules._claims import claim_spec, object_text, planned_claims, source
 from webhook.rules.meta import ANY_KIND, RuleMeta
 from webhook.verdict import Finding, Unresolved
 

@@ -60,14 +60,13 @@ def check(facts: Facts) -> Iterator[Finding | Unresolved]:
     yield from capacity(facts).unresolved
     for fault in faults(facts, META.id):
         assert fault.found is not None  # noqa: S101  made from a proof
-        head, fits = story(fault.found)
         root = fault.demand.root
         yield Finding(
             field=root.needed_path or root.path,
             seen=fault.found.proof.needed,
             limit=fault.found.proof.best,
-            message=f"{head}; {end(fault)}",
-            fix=way_out(fault, fits, "ask for fewer or smaller Pods, or for more nodes"),
+            message=f"{story(fault.found)}; {end(fault)}",
+            fix=way_out(fault, "ask for fewer or smaller Pods, or for more nodes"),
             at_most=fault.at_most,
             excess=fault.excess,
         )

@@ -85,8 +85,7 @@ def _words(found: Infeasible, keys: tuple[str, ...], inventory: Snapshot) -> tup
         return f'no node has the label "{missing[0]}"{hint}', f"{fix}label the nodes, or leave the topology key out"
     total = int(nodes.is_real().sum())
     count = int((nodes.is_real() & nodes.has_keys(keys)).sum())
-    head, _ = story(found)
-    message = f"{head}; {total - count} of {plural(total, 'node')} do not count: no label {quoted(keys)}"
+    message = f"{story(found)}; {total - count} of {plural(total, 'node')} do not count: no label {quoted(keys)}"
     fits = found.explanation.largest
     smaller = f"run at most {plural(fits, 'Pod')}, " if fits else ""
     return message, f"leave out the topology entry, {smaller}or have the admins label the other nodes"

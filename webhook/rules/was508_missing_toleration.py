@@ -80,6 +80,5 @@ def _words(facts: Facts, fault: Fault) -> tuple[str, str, str]:
         message = f"every node that could take {who} has a taint that {it} not tolerate: {taints}"
         return message, f"add a toleration for {fault.cause.subject}", fault.cause.subject
     assert fault.found is not None  # noqa: S101  without a single Pod's cause it is the group's proof
-    head, fits = story(fault.found)
     taints = ", ".join(one.subject for one in fault.found.explanation.excluded if one.kind is CauseKind.TAINT)
-    return head, way_out(fault, fits, "add tolerations for the taints of these nodes"), taints
+    return story(fault.found), way_out(fault, "add tolerations for the taints of these nodes"), taints

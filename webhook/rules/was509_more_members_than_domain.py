@@ -74,7 +74,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             )
             continue
         why = fault.found.explanation
-        head, _ = story(fault.found)
+        head = story(fault.found)
         larger = ", or allow a larger domain" if why.topology else ""
         yield Finding(
             field=root.path,
