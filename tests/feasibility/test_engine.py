@@ -161,6 +161,14 @@ def test_bound_members_fix_the_domain_for_now_only() -> None:
     assert isinstance(evaluate(Demand(root=leaf(4)), where), Feasible)
 
 
+def test_a_fixed_domain_that_only_new_nodes_may_be_in() -> None:
+    """Found by judge 2: a pool's node may turn out to be in the rack where members are bound already."""
+    new = node(0, labels={HOSTNAME: "n0"}, open_labels=True, real=False, away="pool x")
+    where = Snapshot(version="1", nodes=(new, node(4)))
+    assert doubt(replace(leaf(1), domain="r0"), where) is Doubt.POOL
+    assert isinstance(evaluate(Demand(root=replace(leaf(2), domain="r0")), where), Infeasible)
+
+
 # ---- size ---------------------------------------------------------------------------------------------------------
 def test_a_gang_of_thousands() -> None:
     fits(leaf(4_000, 1, None), cluster(600))

@@ -117,9 +117,11 @@ def _device_caps(pod: PodDemand, one: Ints, cap: Ints, kinds: DomainKinds) -> In
 
 
 def _only(kinds: DomainKinds, value: str) -> DomainKinds:
-    """The one domain with this value of the (only) key."""
+    """The one domain with this value of the (only) key; where no node has it yet, that of nodes that may come with it."""
     cells = kinds.cells
     chosen = [cell for cell in range(cells.count) if cells.value(0, cell) == value]
+    if not chosen:
+        chosen = np.flatnonzero(cells.codes[0] == len(cells.values[0])).tolist()
     return DomainKinds.of_cells(cells, [[cell] for cell in chosen])
 
 
