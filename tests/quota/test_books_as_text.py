@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from webhook.quota.model import (
     reservation_of,
     status_of,
 )
+from webhook.quota.pricer import quotas_among
 
 RESOURCES = (GPU, "cpu", "memory", "pods", "gpu.example.com.deviceclass.resource.k8s.io/devices", "hugepages-2Mi")
 
@@ -87,17 +89,41 @@ def test_a_line_is_words_without_quotes() -> None:
         "a1 u1 Job team-a train 2 nvidia.com/gpu=many",
         "a1 u1 Job team-a train 2 - forgotten",
         "a1 u1 Job team-a train 2 - join=group;1",
+        "a1 u1 Job team-a train 2 nvidia.com/gpu=-100",
+        "a1 u1 Job team-a train 2 - join=group;-1;0;-;-",
         '{"id":"a1"}',
         "",
     ],
 )
-def test_a_damaged_line_is_an_error(line: str) -> None:
+def test_a_damaged_line_is_damaged_books(line: str) -> None:
     """Never a reservation that is silently left out."""
     raw = raw_of(TierQuota(name="q", tier="gold", hard={GPU: 16}))
     raw["status"] = {"reservations": f"{line}\nb1 u2 Job team-a other 1 nvidia.com/gpu=1"}
 
+    read = from_raw(raw)
+
+    assert read.damage
+    assert not read.is_counted
+    assert read.reservations == ()
     with pytest.raises(QuotaError, match='TierQuota "q" cannot be read'):
-        from_raw(raw)
+        quotas_among([{"apiVersion": "muster.dev/v1alpha1", "kind": "TierQuota", **raw}])  # nobody counts a file anew
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"used": {GPU: "much"}}, {"used": ["a"]}, {"counted": "yes"}, {"groups": "one"}, {"groups": "u -1 -"},
+        {"holders": "x\ny"}, {"holders": {"a": 1}}, {"reservations": "\x00" * 1_400_000},
+    ],
+)  # fmt: skip
+def test_a_status_that_somebody_broke_damages_its_own_quota(status: dict[str, Any]) -> None:
+    raw = raw_of(TierQuota(name="q", tier="gold", hard={GPU: 16}))
+    raw["status"] |= status
+
+    read = from_raw(raw)
+
+    assert (read.name, read.hard, bool(read.damage), read.is_counted) == ("q", {GPU: 16}, True, False)
+    assert len(read.damage) <= 200
 
 
 def test_lines_are_remembered_whole() -> None:

@@ -178,6 +178,19 @@ def test_r48_counts_that_are_not_rebuilt_decide_nothing() -> None:
     assert ledger.not_ready() == ['TierQuota "gold-team-a" is not counted yet']
 
 
+def test_a_quota_with_broken_books_stops_nobody_else() -> None:
+    """Undecided for what it applies to, with the reason; another tier and another namespace go on."""
+    broken = replace(quota(**{GPU: 16}), damage='"x" is no number')
+    ledger = Ledger(InMemoryStore([broken, quota("silver", tier="silver", **{GPU: 16})]))
+
+    undecided = charge(ledger, order(1), seconds=0.7)
+
+    assert isinstance(undecided, Undecided)
+    assert 'the status of TierQuota "gold-team-a" cannot be read' in undecided.reason
+    assert isinstance(ledger.charge("silver", order(1), {}, time.monotonic() + 5), Granted)
+    assert isinstance(charge(ledger, replace(order(1), namespace="team-b")), Granted)
+
+
 def test_a_new_name_in_hard_closes_the_books_until_it_is_counted() -> None:
     stored = quota(**{GPU: 16})
 

@@ -30,9 +30,10 @@ class Leader(NoJournal):
         self.looked = Looked(Seen.UNKNOWN)
         self.relisted = 0
         self.drifts: list[Mapping[str, int]] = []
+        self.damaged: list[TierQuota] = []
         self.recounter = Recounter(
             store, self.census, identity=name, kinds=("Job",), look=lambda _: self.looked, relist=self.relist,
-            journal=self, clock=lambda: self.now,
+            journal=self, clock=lambda: self.now, on_damage=self.damaged.append,
         )  # fmt: skip
 
     def relist(self) -> None:
@@ -74,6 +75,28 @@ def test_a_new_quota_is_not_counted_before_every_worker_can_know_it() -> None:
     assert not leader.count().is_counted
     leader.now += NOTICE_SECONDS - KNOWN_SECONDS
     assert leader.count().is_counted
+
+
+@pytest.mark.parametrize("hand", ["broken", "emptied"])
+def test_lost_books_are_counted_anew_once_nothing_that_was_in_them_can_be_stored(hand: str) -> None:
+    """kubectl edit --subresource=status. Seen: one such quota made the list of all unreadable, for the leader, too: 429 for
+    every tier for ever."""
+    store = booked(order("in-flight", 4))
+    leader = Leader(store)
+    leader.count()
+    broken = replace(leader.count(), reservations=(), counted_scope="", damage="not a line" if hand == "broken" else "")
+
+    store.put(broken)
+    assert not leader.count().is_counted
+    leader.now += RESERVATION_SECONDS - 1
+    assert not leader.count().is_counted
+    leader.now += 1
+    leader.live("in-flight", 4)
+    leader.count()
+
+    mended = store.all(0.0)[0]
+    assert (mended.is_counted, mended.damage, mended.used) == (True, "", {GPU: 4})
+    assert [quota.name for quota in leader.damaged] == (["gold-team-a"] if hand == "broken" else [])
 
 
 def test_nothing_is_counted_before_everything_is_listed() -> None:

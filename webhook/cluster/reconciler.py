@@ -108,6 +108,7 @@ class Reconciler:
             relist=over.set,
             journal=self._journal,
             reservation_seconds=self._reservation_seconds,
+            on_damage=self._journal.damaged,
         )
         if not self._take_over(recounter, stop):
             return
@@ -205,18 +206,27 @@ class EventJournal:
         if self._inner is not None:
             self._inner.drift(quota, amounts)
 
+    def damaged(self, quota: TierQuota) -> None:
+        self._report("quota-status-failed", {"quota": quota.name, "reason": quota.damage})
+        self._event(
+            quota,
+            f"the status cannot be read ({quota.damage}); nothing is admitted on it until all that may have been reserved "
+            "is stored or never will be, then it is counted anew",
+            reason="StatusUnreadable",
+        )
+
     def counted(self, quotas: Sequence[TierQuota]) -> None:
         if self._inner is not None:
             self._inner.counted(quotas)
 
-    def _event(self, quota: TierQuota, message: str) -> None:
+    def _event(self, quota: TierQuota, message: str, reason: str = "DriftRepaired") -> None:
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         event = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"generateName": f"{quota.name}.", "namespace": "default"},
             "involvedObject": {"apiVersion": API_VERSION, "kind": KIND, "name": quota.name, "uid": quota.uid},
-            "reason": "DriftRepaired",
+            "reason": reason,
             "message": message,
             "type": "Warning",
             "source": {"component": "muster"},

@@ -207,6 +207,7 @@ def recounted(quota: TierQuota, counted: Counted, fate: Callable[[Reservation], 
         holders=notable(quota, counted.holders),
         counted_scope=quota.scope,
         counted_by=leader,
+        damage="",
     )
     return Recount(
         quota=new,

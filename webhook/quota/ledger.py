@@ -375,6 +375,8 @@ class _Waiter:
 
 def _closed(quota: TierQuota) -> str:
     """Why nothing can be charged to this quota now, or ""."""
+    if quota.damage:
+        return f'the status of TierQuota "{quota.name}" cannot be read and has to be counted anew: {quota.damage}'
     if not quota.is_counted:
         return f'TierQuota "{quota.name}" has not been counted yet'
     if len(quota.reservations) >= RESERVATION_COUNT_MAX:

@@ -112,7 +112,8 @@ class Holder(msgspec.Struct, frozen=True):
 @dataclass(frozen=True, kw_only=True)
 class TierQuota:
     """hard, used: `usage` amounts. namespaces and selector both empty: every namespace. counted_scope: what `used` was
-    counted for (`scope` then); counted_by: which leader counts. Neither set: never counted."""
+    counted for (`scope` then); counted_by: which leader counts. Neither set: never counted. damage: why the status cannot
+    be read; the books are empty then, and nothing may be charged on them."""
 
     name: str
     tier: str
@@ -128,6 +129,7 @@ class TierQuota:
     holders: tuple[Holder, ...] = ()
     counted_scope: str = ""
     counted_by: str = ""
+    damage: str = ""
 
     @cached_property
     def changes(self) -> dict[tuple[str, int | str], Amounts]:
@@ -170,7 +172,7 @@ class TierQuota:
     @property
     def is_counted(self) -> bool:
         """Do the books stand for today's scope? If not, nothing may be charged on them (case R48)."""
-        return self.counted_scope == self.scope
+        return self.counted_scope == self.scope and not self.damage
 
     def in_use(self, name: str) -> int:
         return self.used.get(name, 0) + self.reserved.get(name, 0)
@@ -190,7 +192,7 @@ def from_raw(raw: Mapping[str, Any]) -> TierQuota:
     """Raises QuotaError."""
     metadata = raw.get("metadata") or {}
     name = str(metadata.get("name") or "")
-    spec, status = raw.get("spec"), raw.get("status") or {}
+    spec = raw.get("spec")
     if not isinstance(spec, Mapping) or not spec.get("tier") or not isinstance(spec.get("hard"), Mapping):
         raise QuotaError(f'TierQuota "{name}": spec.tier and spec.hard must be set')
     for resource in spec["hard"]:
@@ -199,8 +201,7 @@ def from_raw(raw: Mapping[str, Any]) -> TierQuota:
             raise QuotaError(f'TierQuota "{name}": spec.hard["{resource}"]: name the resource itself, without a prefix')
     try:
         selector = spec.get("namespaceSelector")
-        counted = status.get("counted") or {}
-        return TierQuota(
+        quota = TierQuota(
             name=name,
             tier=str(spec["tier"]),
             hard=_amounts(spec["hard"]),
@@ -209,6 +210,18 @@ def from_raw(raw: Mapping[str, Any]) -> TierQuota:
             uid=str(metadata.get("uid") or ""),
             generation=int(metadata.get("generation") or 0),
             resource_version=str(metadata.get("resourceVersion") or ""),
+        )
+    except (QuantityError, ValidationError, TypeError, ValueError) as error:
+        raise QuotaError(f'TierQuota "{name}" cannot be read: {error}') from error
+    return _with_books(quota, raw.get("status") or {})
+
+
+def _with_books(quota: TierQuota, status: Mapping[str, Any]) -> TierQuota:
+    """A status that somebody has broken by hand stops this quota alone, and until the leader has counted anew."""
+    try:
+        counted = status.get("counted") or {}
+        return replace(
+            quota,
             used=_amounts(status.get("used")),
             reservations=tuple(map(reservation_of, str(status.get("reservations") or "").splitlines())),
             groups=tuple(map(_group_of, str(status.get("groups") or "").splitlines())),
@@ -216,8 +229,8 @@ def from_raw(raw: Mapping[str, Any]) -> TierQuota:
             counted_scope=str(counted.get("scope") or ""),
             counted_by=str(counted.get("by") or ""),
         )
-    except (QuantityError, ValidationError, TypeError, ValueError) as error:
-        raise QuotaError(f'TierQuota "{name}" cannot be read: {error}') from error
+    except (QuantityError, AttributeError, TypeError, ValueError) as error:
+        return replace(quota, damage=str(error)[:200])
 
 
 # ---- one object a line, in words --------------------------------------------------------------------------------
@@ -262,7 +275,9 @@ _JOIN = "join="
 
 def _join_of(word: str) -> Join:
     group, slots, opens, per_pod, pays = word.removeprefix(_JOIN).split(";")
-    return Join(group=group, slots=int(slots), opens=int(opens), per_pod=_amounts_of(per_pod), pays=_amounts_of(pays))
+    return Join(
+        group=group, slots=_count(slots), opens=_count(opens), per_pod=_amounts_of(per_pod), pays=_amounts_of(pays)
+    )
 
 
 def _group_line(item: OpenGroup) -> str:
@@ -271,7 +286,7 @@ def _group_line(item: OpenGroup) -> str:
 
 def _group_of(line: str) -> OpenGroup:
     uid, open_count, per_pod = _words(line)
-    return OpenGroup(uid=uid, open=int(open_count), per_pod=_amounts_of(per_pod))
+    return OpenGroup(uid=uid, open=_count(open_count), per_pod=_amounts_of(per_pod))
 
 
 def _holder_line(item: Holder) -> str:
@@ -294,7 +309,16 @@ def _amounts_word(amounts: Mapping[str, int]) -> str:
 def _amounts_of(word: str) -> Amounts:
     if word in ("", _NOTHING):
         return {}
-    return _amounts(dict(pair.split("=", 1) for pair in word.split(",")))
+    amounts = _amounts(dict(pair.split("=", 1) for pair in word.split(",")))
+    if any(number < 0 for number in amounts.values()):
+        raise ValueError(f'"{word}" reserves less than nothing')
+    return amounts
+
+
+def _count(word: str) -> int:
+    if (number := int(word)) < 0:
+        raise ValueError(f"{number} places are less than none")
+    return number
 
 
 def status_of(quota: TierQuota) -> dict[str, Any]:

@@ -30,7 +30,8 @@ LIST_SECONDS = 0.4
 
 NOTICE_SECONDS = 2 * KNOWN_SECONDS
 """A new quota, or one with a new scope, is counted so long after it was seen. Until then it says "not counted", so that no
-charge is decided on it while a worker may still think that there is none (ledger.KNOWN_SECONDS)."""
+charge is decided on it while a worker may still think that there is none (ledger.KNOWN_SECONDS). Books that were lost, because
+somebody broke or emptied the status by hand, wait a reservation's time instead: what was in them is stored by then or never."""
 
 
 class Seen(enum.StrEnum):
@@ -75,7 +76,7 @@ class Recounter:
     """Call `run_once` from one thread, whenever something changed and now and then. identity: unique to this process.
 
     look: a live read. relist: asks for new lists of every kind; they show in the census when they are there. kinds: those
-    that must be listed before anything is counted.
+    that must be listed before anything is counted. on_damage: told once of a quota whose status cannot be read.
     """
 
     def __init__(
@@ -90,13 +91,16 @@ class Recounter:
         journal: Journal | None = None,
         clock: Callable[[], float] = time.monotonic,
         reservation_seconds: float = RESERVATION_SECONDS,
+        on_damage: Callable[[TierQuota], None] = lambda _: None,
     ) -> None:
         self._store, self._census, self._identity = store, census, identity
         self._kinds, self._look, self._relist = tuple(kinds), look, relist
         self._journal = journal or NoJournal()
         self._clock, self._reservation_seconds = clock, reservation_seconds
         self._first_seen: dict[str, float] = {}
+        self._on_damage = on_damage
         self._noticed: dict[tuple[str, str], float] = {}
+        self._had_books: set[str] = set()
         self._fenced_at = float("-inf")
         self._last: Sequence[TierQuota] = ()
         self._listed_at = float("-inf")
@@ -119,8 +123,7 @@ class Recounter:
         present = {item.id for quota in quotas for item in quota.reservations if not item.settled}
         now = self._clock()
         self._first_seen = {item: self._first_seen.get(item, now) for item in present}
-        uncounted = {(quota.uid or quota.name, quota.scope) for quota in quotas if not quota.is_counted}
-        self._noticed = {key: self._noticed.get(key, now) for key in uncounted}
+        self._notice(quotas, now)
         results = [self._recount(view, quota) for quota in quotas if self._is_due(quota)]
         self._journal.counted([quota for quota, _ in results])
         return len(results) == len(quotas) and all(done for _, done in results)
@@ -150,9 +153,24 @@ class Recounter:
         """When, by the clock, a reservation's time is up; None if none waits."""
         return min((at + self._reservation_seconds for at in self._first_seen.values()), default=None)
 
+    def _notice(self, quotas: Sequence[TierQuota], now: float) -> None:
+        """Since when each quota has not been counted."""
+        known, self._noticed = self._noticed, {}
+        for quota in quotas:
+            if quota.is_counted:
+                continue
+            key = (quota.uid or quota.name, quota.scope)
+            if quota.damage and key not in known:
+                self._on_damage(quota)
+            self._noticed[key] = known.get(key, now)
+        names = {quota.uid or quota.name: bool(quota.counted_scope) for quota in quotas}
+        self._had_books = {name for name, has_books in names.items() if has_books or name in self._had_books}
+
     def _is_due(self, quota: TierQuota) -> bool:
-        at = self._noticed.get((quota.uid or quota.name, quota.scope))
-        return at is None or self._clock() - at >= NOTICE_SECONDS
+        name = quota.uid or quota.name
+        at = self._noticed.get((name, quota.scope))
+        are_lost = quota.damage or (name in self._had_books and not quota.counted_scope)
+        return at is None or self._clock() - at >= (self._reservation_seconds if are_lost else NOTICE_SECONDS)
 
     def _fence(self, quotas: Sequence[TierQuota]) -> bool:
         """Takes over a quota that another leader counted; True if there is none."""
