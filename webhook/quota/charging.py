@@ -7,7 +7,7 @@ much. A child that a person wrote pays for itself and is counted apart from its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from webhook.facts.model import Facts, Operation
@@ -20,7 +20,19 @@ from webhook.plan.adapters import plan_of
 from webhook.plan.model import LeafGroup, PlannedClaim, PodSet
 from webhook.plan.parts import claims as group_claims
 from webhook.policy.effective import EffectivePolicy
-from webhook.quota.usage import Amounts, BareGroup, Charge, Joining, add, claim_devices, growth, price, within
+from webhook.quota.usage import (
+    GANGS,
+    LARGEST_GANG,
+    Amounts,
+    BareGroup,
+    Charge,
+    Joining,
+    add,
+    claim_devices,
+    growth,
+    largest,
+    price,
+)
 
 RULE = "WAS410"
 
@@ -53,7 +65,9 @@ def bill_of(facts: Facts) -> Bill:
     old = price(facts.old_plan, prices, suspended=waiting) if facts.old_plan is not None else ()
     before = {charge.tier: charge for charge in old}
     charges = tuple(more for charge in new if (more := difference(charge, before.get(charge.tier))) is not None)
-    if not charges or _is_covered(facts, new, prices):
+    if charges and facts.requester.trusted:
+        charges = _beyond_owners(facts, charges, new, prices)
+    if not charges:
         return prices.bill(())
     # What a person changes on a child (pods/resize) stays the child's: only its creation tells whose it is.
     written = facts.operation is Operation.CREATE and not facts.requester.trusted
@@ -93,32 +107,55 @@ def difference(new: Charge, old: Charge | None) -> Charge | None:
 
 
 # ---- covered children -------------------------------------------------------------------------------------------
-def _is_covered(facts: Facts, charges: tuple[Charge, ...], prices: SurroundingPrices) -> bool:
-    """Does an owner that lives hold as much as this child asks for? Walks up, since a leader Pod owns its workers."""
-    if not facts.requester.trusted:
-        return False
+def _beyond_owners(
+    facts: Facts, asked: tuple[Charge, ...], whole: tuple[Charge, ...], prices: SurroundingPrices
+) -> tuple[Charge, ...]:
+    """What of `asked` no owner that lives holds already. whole: of the child. Admission may add to a Pod what its owner's
+    template does not have (a LimitRange's default, a sidecar): that is paid for, and not again what the owner has paid."""
+    held: dict[str, list[Charge]] = {}
+    wholes = {charge.tier: charge for charge in whole}
+    rest = asked
+    for owner in _owners(facts, prices):
+        for charge in owner:
+            held.setdefault(charge.tier, []).append(charge)
+        beyond = (_beyond(charge, wholes[charge.tier], held.get(charge.tier, ())) for charge in asked)
+        rest = tuple(charge for charge in beyond if charge is not None)
+        if not rest:
+            break
+    return rest
+
+
+def _beyond(asked: Charge, child: Charge, owners: Sequence[Charge]) -> Charge | None:
+    """owners: what each of them holds in this tier. A child's gang is its owner's; a group that no owner joins is its own."""
+    groups = {joining.group_uid for owner in owners for joining in owner.joining}
+    if not owners or any(joining.group_uid not in groups for joining in child.joining):
+        return asked
+    paid: Amounts = {}
+    for owner in owners:
+        paid = largest(paid, owner.alone)
+    more, own = growth(child.own, paid), asked.own
+    amounts = {name: min(more[name], own[name]) for name in more.keys() & own.keys() - {GANGS, LARGEST_GANG}}
+    return Charge(tier=asked.tier, amounts=amounts, parts=asked.parts) if any(amounts.values()) else None
+
+
+def _owners(facts: Facts, prices: SurroundingPrices) -> Iterator[tuple[Charge, ...]]:
+    """The price of each owner that lives, from the nearest up, as far as they are known kinds: a leader Pod owns its workers."""
     reference = facts.metadata.controller()
     for _ in range(OWNER_DEPTH_MAX):
         kind = _known_owner(reference)
         if kind is None or reference is None:
-            return False
+            return
         looked = facts.surroundings.any(kind, facts.namespace, reference.name)
         if looked.value is None:
             if looked.unknown is not None:
                 prices.failed.append(f'the owner {kind} "{reference.name}": {looked.unknown}')
-            return False
+            return
         metadata: core.ObjectMeta = getattr(looked.value, "metadata", core.ObjectMeta())
         if metadata.uid != reference.uid or metadata.deletion_timestamp is not None:
-            return False
+            return
         plan = plan_of(kind, BY_NAME[kind].api_version, facts.namespace, looked.value)
-        held = {
-            charge.tier: charge.alone
-            for charge in price(plan, prices, suspended=facts.policy.parameters.charge_suspended)
-        }
-        if all(within(charge.alone, held.get(charge.tier, {})) for charge in charges):
-            return True
+        yield price(plan, prices, suspended=facts.policy.parameters.charge_suspended)
         reference = metadata.controller()
-    return False
 
 
 def _known_owner(reference: core.OwnerReference | None) -> str | None:

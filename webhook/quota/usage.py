@@ -111,6 +111,14 @@ class Charge:
     joining: tuple[Joining, ...] = ()
 
     @property
+    def own(self) -> Amounts:
+        """The Pods themselves, those that join a group included, without the group's other places."""
+        total = dict(self.amounts)
+        for joining in self.joining:
+            add(total, joining.per_pod, joining.pod_count)
+        return total
+
+    @property
     def alone(self) -> Amounts:
         """All of it, as if the groups that are joined had nobody else in them."""
         total = dict(self.amounts)
