@@ -10,11 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.builders import GPU, job, jobset, pod, pod_group
+from tests.builders import GPU, claim_template, job, jobset, pod, pod_group
 from tests.quota.helpers import CLASSES, gold_job, policies
+from webhook.cluster import census_feed
 from webhook.cluster.census_feed import Feed
 from webhook.cluster.connection import GoneError, Read, ReadState, WatchError
 from webhook.cluster.lease import DURATION_SECONDS, Lease
+from webhook.facts.source import Answer, Query, Unknown
 from webhook.objects.kinds import BY_NAME
 from webhook.quota.census import LINGER_SECONDS, Census
 from webhook.quota.pricer import PriceError, Pricer
@@ -174,8 +176,83 @@ def test_a_price_that_cannot_be_known_now_is_an_error() -> None:
     prices = Pricer(source, lambda name: policies().effective(name, {}))
     raw = job().pod_claim("g", template="missing").priority_class("train-gold").dict()
 
-    with pytest.raises(PriceError, match="missing"):
+    with pytest.raises(PriceError, match="missing") as caught:
         prices.node(BY_NAME["Job"], raw)
+
+    assert caught.value.node.charges
+    assert caught.value.node.generation < 0
+
+
+class Blind(ObjectSetSource):
+    """Cannot read one claim template, ever, or for the first so many times."""
+
+    def __init__(self, failures: float) -> None:
+        super().__init__([*CLASSES, claim_template("a/b", "gpu.example.com").namespace("team-a").dict()], complete=True)
+        self.failures = failures
+
+    def ask(self, query: Query, *, fresh: bool, deadline: float) -> Answer:
+        if query.kind == "ResourceClaimTemplate" and self.failures > 0:
+            self.failures -= 1
+            return Unknown("404: not served")
+        return super().ask(query, fresh=fresh, deadline=deadline)
+
+
+def fed(script: Script, source: ObjectSetSource, monkeypatch: pytest.MonkeyPatch) -> Census:
+    monkeypatch.setattr(census_feed, "RETRY_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(census_feed, "UNPRICED_SECONDS", 0.0)
+    census = Census()
+    prices = Pricer(source, lambda name: policies().effective(name, {}))
+    script.said = []  # type: ignore[attr-defined]
+    report = lambda word, _: script.said.append(word)  # type: ignore[attr-defined]  # noqa: E731
+    Feed(script, census, prices, "Job", stop=script.stop, report=report).run()  # type: ignore[arg-type]
+    time.sleep(LINGER_SECONDS + 0.05)
+    return census
+
+
+def unpriceable() -> dict[str, Any]:
+    return job("bad").pod_claim("g", template="a/b").gpu(4).priority_class("train-gold").uid("u2").dict()
+
+
+def test_one_object_that_can_never_be_priced_does_not_stop_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A JobSet may name a claim template "a/b", which no API server can have: its Pods are counted without that claim, and
+    everybody else as ever. Before, one such object in any namespace ended all counting, and the books filled up."""
+    script = Script(
+        [[live("a", 1, "u1"), unpriceable()]], [[("MODIFIED", unpriceable()), ("ADDED", live("b", 2, "u3"))]]
+    )
+
+    census = fed(script, Blind(float("inf")), monkeypatch)
+
+    assert used(census) == 7
+    assert census.view().node("u2").generation < 0  # type: ignore[union-attr]
+    assert script.listed == census_feed.PRICE_TRIES + 1
+    assert "quota-price-failed" in script.said  # type: ignore[attr-defined]
+
+
+def test_a_price_that_failed_for_a_moment_is_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is counted from a list with an object less."""
+    script = Script([[live("a", 1, "u1"), unpriceable()]], [[]])
+
+    census = fed(script, Blind(2), monkeypatch)
+
+    assert script.listed == 3
+    assert census.view().node("u2").generation >= 0  # type: ignore[union-attr]
+    assert "quota-price-failed" not in script.said  # type: ignore[attr-defined]
+
+
+def test_what_could_not_be_priced_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bookmark = {"metadata": {"resourceVersion": "9"}}
+    script = Script([[unpriceable()]], [[("BOOKMARK", bookmark)]])
+
+    census = fed(script, Blind(census_feed.PRICE_TRIES + 1), monkeypatch)
+
+    assert census.view().node("u2").generation >= 0  # type: ignore[union-attr]
+
+
+def test_a_bug_of_ours_is_one_object_s_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webhook.quota.pricer.plan_of", lambda *_: 1 / 0)
+
+    with pytest.raises(PriceError, match="Job team-a/train: ZeroDivisionError"):
+        pricer().node(BY_NAME["Job"], gold_job().dict())
 
 
 # ---- the Lease ------------------------------------------------------------------------------------------------------

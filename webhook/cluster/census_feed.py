@@ -26,6 +26,12 @@ LIST_SECONDS_MAX = 30.0
 WATCH_IDLE_SECONDS_MAX = 90.0
 RETRY_SECONDS_MAX = 10.0
 
+PRICE_TRIES = 4
+"""Lists in a row that one object may spoil because it cannot be priced: a read that failed. After that it is the object, such as
+one that names a claim which no API server can have, and everybody else is counted without waiting for it."""
+UNPRICED_SECONDS = 10.0
+"""So often it is tried again."""
+
 
 # ---- lists and watches --------------------------------------------------------------------------------------------
 class _Event(msgspec.Struct):
@@ -53,16 +59,18 @@ class Feed:
             stop,
             report,
         )
+        self._unpriced: dict[str, dict[str, Any]] = {}
+        self._priced_at = float("-inf")
         self._kind = BY_NAME[kind_name]
         self._version = self._kind.versions[0]
 
     def run(self) -> None:
         """Until `stop`. What the API server does is never an exception here; after each trouble a new list."""
-        failures = 0
+        failures = price_failures = 0
         while not self._stop.is_set():
             try:
-                version = self._list()
-                failures = 0
+                version = self._list(is_strict=price_failures < PRICE_TRIES)
+                failures = price_failures = 0
                 if version is None:
                     self._stop.wait(LIST_SECONDS_MAX)  # the kind is not installed: look again now and then
                     continue
@@ -71,15 +79,18 @@ class Feed:
                 self._report("quota-watch-gone", {"kind": self._kind.kind})
             except (WatchError, PriceError, msgspec.DecodeError, msgspec.ValidationError, OSError) as error:
                 failures += 1
+                price_failures += isinstance(error, PriceError)
                 self._report("quota-watch-failed", {"kind": self._kind.kind, "reason": str(error)})
                 delay = min(RETRY_SECONDS_MAX, 0.1 * 2 ** min(failures, 7))
                 self._stop.wait(delay * (0.5 + random.random() / 2))  # noqa: S311  jitter, no secret
 
-    def _list(self) -> str | None:
-        """The list's resourceVersion; None where the kind's CRD is not installed."""
+    def _list(self, *, is_strict: bool) -> str | None:
+        """The list's resourceVersion; None where the kind's CRD is not installed. Strict: an object that cannot be priced
+        spoils it (PriceError)."""
         started = time.monotonic()
         nodes: list[Node] = []
         labels: dict[str, Mapping[str, str]] = {}
+        unpriced: dict[str, dict[str, Any]] = {}
         token = ""
         while True:
             body = self._page(token)
@@ -89,13 +100,23 @@ class Feed:
             for raw in body.get("items") or ():
                 if self._kind.kind == "Namespace":
                     labels[raw["metadata"]["name"]] = raw["metadata"].get("labels") or {}
-                elif (node := self._pricer.node(self._kind, raw)) is not None:
+                    continue
+                try:
+                    node = self._pricer.node(self._kind, raw)
+                except PriceError as error:
+                    if is_strict:
+                        raise
+                    self._report("quota-price-failed", {"kind": self._kind.kind, "reason": str(error)})
+                    node = error.node
+                    unpriced[node.uid] = raw
+                if node is not None:
                     nodes.append(node)
             token = body["metadata"].get("continue") or ""
             if not token:
                 break
         for name, found in labels.items():
             self._census.set_labels(name, found)
+        self._unpriced, self._priced_at = unpriced, time.monotonic()
         self._census.replace_kind(self._kind.kind, nodes, started)
         return str(body["metadata"]["resourceVersion"])
 
@@ -135,8 +156,9 @@ class Feed:
                 if self._stop.is_set():
                     return
                 self._apply(event.type, raw)
+                self._price_again()
 
-    def _apply(self, word: str, raw: Mapping[str, Any]) -> None:
+    def _apply(self, word: str, raw: dict[str, Any]) -> None:
         if word == "BOOKMARK":
             return
         metadata = raw["metadata"]
@@ -144,6 +166,29 @@ class Feed:
             gone = word == "DELETED"
             self._census.set_labels(metadata["name"], None if gone else metadata.get("labels") or {})
         elif word == "DELETED":
+            self._unpriced.pop(metadata["uid"], None)
             self._census.remove(metadata["uid"])
-        elif (node := self._pricer.node(self._kind, raw)) is not None:
+        else:
+            self._put(raw)
+
+    def _put(self, raw: dict[str, Any]) -> None:
+        """An object that could not be priced before may fail once more, any other is a reason to list again."""
+        uid = raw["metadata"]["uid"]
+        try:
+            node = self._pricer.node(self._kind, raw)
+            self._unpriced.pop(uid, None)
+        except PriceError as error:
+            if uid not in self._unpriced:
+                raise
+            self._unpriced[uid] = raw
+            node = error.node
+        if node is not None:
             self._census.put(node)
+
+    def _price_again(self) -> None:
+        """Bookmarks come about once a minute, so this does, too."""
+        if not self._unpriced or time.monotonic() - self._priced_at < UNPRICED_SECONDS:
+            return
+        self._priced_at = time.monotonic()
+        for raw in list(self._unpriced.values()):
+            self._put(raw)

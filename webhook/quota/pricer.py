@@ -28,13 +28,21 @@ COUNTED_KINDS = (
     "Job", "JobSet", "LeaderWorkerSet", "Deployment", "ReplicaSet", "StatefulSet", "PodGroup", "Pod",
 )  # fmt: skip
 
+UNPRICED = -1
+"""A generation older than any."""
+
 READ_SECONDS_MAX = 2.0
 MEMORY_SECONDS = 10.0
 MEMORY_COUNT_MAX = 10_000
 
 
 class PriceError(Exception):
-    """An object cannot be priced now, since something it refers to could not be read."""
+    """An object cannot be priced now, since something it refers to could not be read. node: with what could be priced, and
+    of no generation, so that no reservation of the object settles on it."""
+
+    def __init__(self, message: str, node: Node) -> None:
+        super().__init__(message)
+        self.node = node
 
 
 class Memory:
@@ -85,11 +93,19 @@ class Pricer:
             if owner is not None or gang is None:
                 return None
             return replace(node, min_count=gang.min_count)
-        if not _still_counts(obj, raw, node):
-            return node
-        return replace(node, charges=self._charges(kind, metadata.namespace, _what_is_left(obj)))
+        name = f"{kind.kind} {metadata.namespace}/{metadata.name}"
+        try:
+            if not _still_counts(obj, raw, node):
+                return node
+            charges, failed = self._charges(kind, metadata.namespace, _what_is_left(obj))
+        except Exception as bug:  # ours: one object must not stop the count of all others
+            raise PriceError(f"{name}: {bug!r}", replace(node, generation=UNPRICED)) from bug
+        if failed:
+            raise PriceError(f"{name}: {failed[0]}", replace(node, generation=UNPRICED, charges=charges))
+        return replace(node, charges=charges)
 
-    def _charges(self, kind: Kind, namespace: str, obj: core.Base) -> tuple[Charge, ...]:
+    def _charges(self, kind: Kind, namespace: str, obj: core.Base) -> tuple[tuple[Charge, ...], list[str]]:
+        """(charges, why some of them could not be read)"""
         policy = self._effective(namespace)
         plan = plan_of(kind.kind, kind.api_version, namespace, obj)
         deadline = time.monotonic() + READ_SECONDS_MAX
@@ -101,9 +117,7 @@ class Pricer:
             if not surroundings.missing:
                 break
             answers |= ask_all(self._memory, surroundings.missing, fresh=False, deadline=deadline)
-        if prices.failed:
-            raise PriceError(f"{kind.kind} {namespace}/{plan.name}: {prices.failed[0]}")
-        return charges
+        return charges, prices.failed
 
 
 def _still_counts(obj: core.Base, raw: Mapping[str, Any], node: Node) -> bool:
