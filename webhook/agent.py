@@ -69,8 +69,9 @@ def run(
     feed = InventoryFeed(store, Files(snapshot_directory), pods=taken) if inventory else None
     running = list(threads(connection, store, stopping, report, inventory=feed))
     reconciler = _reconciler(connection, quotas, report)
-    counting = None if reconciler is None else threading.Thread(target=reconciler.run, args=(stopping,), daemon=True)
-    if counting is not None:
+    counting = None
+    if reconciler is not None:
+        counting = threading.Thread(target=reconciler.run, args=(stopping,), name="quotas", daemon=True)
         counting.start()
     if feed is not None:
         marks = MarksMap(connection, namespace)
@@ -85,7 +86,7 @@ def run(
     if stop is None:  # a process of its own
         _spare_the_collector(stopping, feed)
     while not stopping.wait(BEAT_SECONDS):
-        _all_alive(running, stopping)
+        _all_alive(running if counting is None else [*running, counting], stopping)
         try:
             store.beat()
         except sqlite3.Error as error:

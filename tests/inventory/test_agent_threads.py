@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
 
+from tests.support.cases import FixedPolicies, policy_document
 from webhook import agent
+from webhook.cluster.census_feed import Feed
 from webhook.cluster.inventory_feed import InventoryFeed
+from webhook.cluster.lease import Lease
+from webhook.quota.recount import NoJournal, Recounter
 
 
 def kubeconfig(folder: Path) -> Path:
@@ -49,3 +54,34 @@ def test_an_api_server_that_is_away_does_not(tmp_path: Path) -> None:
     threading.Timer(2.5, stop.set).start()
 
     agent.run(tmp_path, kubeconfig(tmp_path), stop)
+
+
+class Policies(FixedPolicies):
+    version = "1"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("where", ["the Lease", "a feed", "the count", "nowhere"])
+def test_a_leader_of_the_quotas_that_no_longer_counts_ends_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Else it would keep the Lease, and no reservation of any replica would ever settle."""
+    stop = threading.Event()
+
+    def bug(*_: object) -> bool:
+        raise IndexError("a bug of ours")
+
+    monkeypatch.setattr(Lease, "is_held", lambda _: True)
+    monkeypatch.setattr(Lease, "keep", bug if where == "the Lease" else lambda _, stop: stop.wait())
+    monkeypatch.setattr(Recounter, "take_over", lambda _: True)
+    monkeypatch.setattr(Recounter, "run_once", bug if where == "the count" else lambda _: True)
+    monkeypatch.setattr(Feed, "run", bug if where == "a feed" else lambda feed: feed._stop.wait())
+    policies = Policies(policy_document({}))
+    quotas = agent.Quotas(
+        policies=lambda: policies, namespace="muster-system", reservation_seconds=90.0, journal=NoJournal()
+    )
+    threading.Timer(4.0, stop.set).start()
+    expected: AbstractContextManager[object] = pytest.raises(RuntimeError, match='the thread "quotas" has ended')
+    with nullcontext() if where == "nowhere" else expected:
+        agent.run(tmp_path, kubeconfig(tmp_path), stop, quotas=quotas, inventory=False)
+    stop.set()

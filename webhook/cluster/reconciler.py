@@ -56,8 +56,13 @@ class Policies(Protocol):
 Report = Callable[[str, dict[str, Any]], None]
 
 
+class ThreadError(RuntimeError):
+    """A thread has ended by itself, by a bug of ours. Without it the Lease would be held and nothing counted, or one kind
+    would stay as it is for ever."""
+
+
 class Reconciler:
-    """`run` in one thread, until `stop`. Raises nothing for what the API server does."""
+    """`run` in one thread, until `stop`. Raises nothing for what the API server does; raises ThreadError."""
 
     def __init__(
         self,
@@ -84,6 +89,7 @@ class Reconciler:
         keeper = threading.Thread(target=self._lease.keep, args=(stop,), name="lease", daemon=True)
         keeper.start()
         while not stop.wait(RETRY_SECONDS):
+            _all_alive([keeper], stop)
             if self._lease.is_held():
                 self._report("quota-leader", {"identity": self._identity})
                 self._term(stop)
@@ -113,13 +119,20 @@ class Reconciler:
         if not self._take_over(recounter, stop):
             return
         feeds = [Feed(self._connection, census, pricer, kind, stop=over, report=self._report) for kind in FED_KINDS]
-        for feed, kind in zip(feeds, FED_KINDS, strict=True):
-            threading.Thread(target=feed.run, name=f"quota-{kind}", daemon=True).start()
-        while not over.is_set() and not stop.is_set():
-            if not self._lease.is_held() or self._policies().version != version:
-                break
-            self._step(recounter, census, changed)
-        over.set()
+        names = [f"quota-{kind}" for kind in FED_KINDS]
+        threads = [
+            threading.Thread(target=feed.run, name=name, daemon=True) for feed, name in zip(feeds, names, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            while not over.is_set() and not stop.is_set():
+                if not self._lease.is_held() or self._policies().version != version:
+                    break
+                self._step(recounter, census, changed)
+                _all_alive(threads, over)
+        finally:
+            over.set()
 
     def _take_over(self, recounter: Recounter, stop: threading.Event) -> bool:
         """Before anything is listed: the former leader's counts end here."""
@@ -162,6 +175,12 @@ class Reconciler:
             if read.state is ReadState.OK:
                 return _looked(msgspec.json.decode(read.body), reservation)
         return Looked(Seen.UNKNOWN)
+
+
+def _all_alive(threads: Sequence[threading.Thread], stopping: threading.Event) -> None:
+    for thread in threads:
+        if not thread.is_alive() and not stopping.is_set():
+            raise ThreadError(f'the thread "{thread.name}" has ended')
 
 
 def _looked(raw: Mapping[str, Any], reservation: Reservation) -> Looked:
