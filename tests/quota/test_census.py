@@ -115,6 +115,17 @@ def test_a_terminating_pod_counts_until_a_documented_age(census: Census, clock: 
     assert used(census) == 0
 
 
+def test_a_terminating_pod_counts_as_long_as_its_own_grace_lets_it_run(census: Census, clock: Clock) -> None:
+    """terminationGracePeriodSeconds is the tenant's word: with a day of it, a deleted Pod kept its GPUs for a day and was
+    counted for a quarter of an hour."""
+    census.put(node("p", 2, "Pod", is_deleting=True, grace_seconds=86_400))
+    clock.now += 86_400 + TERMINATING_SECONDS_MAX - 1
+    assert used(census) == 2
+    assert census.settles_at() == clock.now + 1
+    clock.now += 1
+    assert used(census) == 0
+
+
 def test_a_bare_gang_counts_its_empty_places(census: Census) -> None:
     joining = Joining(
         group_uid="g", group_name="g", min_count=4, pod_count=1, per_pod={GPU: 2, "pods": 1}, once={"gangs": 1}

@@ -255,6 +255,31 @@ def test_a_bug_of_ours_is_one_object_s_trouble(monkeypatch: pytest.MonkeyPatch) 
         pricer().node(BY_NAME["Job"], gold_job().dict())
 
 
+def test_what_was_absent_is_asked_for_again() -> None:
+    """Of two Jobs that name one template, the second comes just after it. Seen: its absence was remembered for 10 s, the Job was
+    counted without its devices, and so it stayed, since a pending Job has no events."""
+    source = ObjectSetSource([*CLASSES], complete=True)
+    prices = Pricer(source, lambda name: policies().effective(name, {}))
+    raw = job().pod_claim("g", template="soon").priority_class("train-gold").uid("u").dict()
+
+    def devices() -> int:
+        node = prices.node(BY_NAME["Job"], raw)
+        assert node is not None
+        return sum(
+            charge.amounts.get("gpu.example.com.deviceclass.resource.k8s.io/devices", 0) for charge in node.charges
+        )
+
+    assert devices() == 0
+    prices._memory._source = ObjectSetSource([*CLASSES, claim_template("soon").dict()], complete=True)
+    assert devices() == 1
+
+
+def test_a_pod_s_grace_is_read() -> None:
+    raw = pod().deleting().set("metadata.deletionGracePeriodSeconds", 3600).dict()
+
+    assert pricer().node(BY_NAME["Pod"], raw).grace_seconds == 3600  # type: ignore[union-attr]
+
+
 # ---- the Lease ------------------------------------------------------------------------------------------------------
 class Server:
     """The part of an API server that keeps one Lease."""

@@ -36,6 +36,7 @@ class ObjectMeta(Base, frozen=True):
     resource_version: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None

@@ -9,7 +9,7 @@ reservation; one that is gone and still seen counts a moment too long.
 | a controller (Job, JobSet, Deployment, ...) | the larger of its plan and the sum of what it owns |
 | a Pod | its own request, and what it owns beside it (a LeaderWorkerSet's leader owns its workers) |
 | finished, or a controller that is being deleted | nothing of its own; its Pods as long as they live |
-| a Pod that is being deleted | until it is gone, or `TERMINATING_SECONDS_MAX` have passed: its node is lost |
+| a Pod that is being deleted | until it is gone, or `TERMINATING_SECONDS_MAX` beyond its grace: its node is lost |
 | a child that a person wrote | by itself, beside its owner (a detached reservation says which) |
 | a bare gang | its members, and the places up to minCount that no member has yet, at the largest member's price |
 """
@@ -31,8 +31,9 @@ LINGER_SECONDS = 0.5
 may be seen a moment after its end."""
 
 TERMINATING_SECONDS_MAX = 900.0
-"""A Pod that is being deleted for so long, by the leader's clock, sits on a node that is gone. Longer than any
-terminationGracePeriodSeconds one should meet, and than the five minutes after which the node lifecycle controller deletes."""
+"""A Pod that is being deleted for so much longer than its grace period, by the leader's clock, sits on a node that is gone.
+Beside the grace period, which is the tenant's word: for as long as it says, the Pod may run on. Longer than the five minutes
+after which the node lifecycle controller deletes."""
 
 TOMBSTONE_SECONDS = 300.0
 _DEPTH_MAX = 12
@@ -41,7 +42,7 @@ _DEPTH_MAX = 12
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One object. charges: its own plan's; () where it no longer counts. owner_uid: of its controller, "" without one.
-    min_count: of a PodGroup that is a bare gang. is_deleting matters for Pods."""
+    min_count: of a PodGroup that is a bare gang. is_deleting, and how long it may take (grace_seconds), matter for Pods."""
 
     uid: str
     kind: str
@@ -52,6 +53,7 @@ class Node:
     charges: tuple[Charge, ...] = ()
     min_count: int | None = None
     is_deleting: bool = False
+    grace_seconds: int = 0
 
     @property
     def is_pod(self) -> bool:
@@ -130,7 +132,7 @@ class Census:
         with self._lock:
             now = self._clock()
             moments = [ghost.until for ghost in self._ghosts.values()]
-            moments += [since + TERMINATING_SECONDS_MAX for since in self._deleting_since.values()]
+            moments += map(self._stuck_at, self._deleting_since)
             return min((moment for moment in moments if moment > now), default=None)
 
     def view(self) -> View:
@@ -139,8 +141,8 @@ class Census:
             now = self._clock()
             for uid in [uid for uid, ghost in self._ghosts.items() if ghost.until <= now]:
                 self._touch(self._ghosts.pop(uid).node.namespace)
-            for uid, since in self._deleting_since.items():
-                if now - since >= TERMINATING_SECONDS_MAX and uid in self._nodes:
+            for uid in self._deleting_since:
+                if now >= self._stuck_at(uid):
                     self._touch(self._nodes[uid].namespace)
             names = {*self._by_namespace, *(ghost.node.namespace for ghost in self._ghosts.values())}
             for name in names - self._present.keys():
@@ -197,9 +199,12 @@ class Census:
             node = present.get(uid)
             charges = ghost.node.charges if node is None else _larger(node.charges, ghost.node.charges)
             present[uid] = replace(node or ghost.node, charges=charges)
-        for uid in [uid for uid in present if now - self._deleting_since.get(uid, now) >= TERMINATING_SECONDS_MAX]:
+        for uid in [uid for uid in present if uid in self._deleting_since and now >= self._stuck_at(uid)]:
             del present[uid]
         return present
+
+    def _stuck_at(self, uid: str) -> float:
+        return self._deleting_since[uid] + self._nodes[uid].grace_seconds + TERMINATING_SECONDS_MAX
 
 
 class _Namespace:

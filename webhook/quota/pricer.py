@@ -46,7 +46,8 @@ class PriceError(Exception):
 
 
 class Memory:
-    """A FactSource that asks again only after `MEMORY_SECONDS`: a thousand Jobs name the same few classes and templates."""
+    """A FactSource that asks again only after `MEMORY_SECONDS`: a thousand Jobs name the same few classes and templates. What is
+    absent is asked for every time: it may be there a moment later, and what was priced without it stays as it is."""
 
     def __init__(self, source: FactSource, clock: Callable[[], float] = time.monotonic) -> None:
         self._source, self._clock = source, clock
@@ -57,7 +58,7 @@ class Memory:
         now = self._clock()
         if fresh or now - at > MEMORY_SECONDS:
             answer = self._source.ask(query, fresh=fresh, deadline=deadline)
-            if isinstance(answer, Found | Absent):
+            if isinstance(answer, Found):
                 if len(self._answers) > MEMORY_COUNT_MAX:
                     self._answers.clear()
                 self._answers[query] = (now, answer)
@@ -87,6 +88,7 @@ class Pricer:
             owner_uid=owner.uid if owner is not None else "",
             generation=metadata.generation or 0,
             is_deleting=metadata.deletion_timestamp is not None,
+            grace_seconds=metadata.deletion_grace_period_seconds or 0,
         )
         if isinstance(obj, core.PodGroup):
             gang = obj.spec.scheduling_policy.gang
