@@ -9,13 +9,14 @@ import pytest
 
 from tests.builders import GPU
 from tests.quota.helpers import quota
+from webhook.policy.model import LabelSelector
 from webhook.quota.book import Order, reserve
-from webhook.quota.census import Census, Node
+from webhook.quota.census import LINGER_SECONDS, Census, Node
 from webhook.quota.ledger import KNOWN_SECONDS
 from webhook.quota.model import UNKNOWN_GENERATION, TierQuota
 from webhook.quota.recount import NOTICE_SECONDS, RESERVATION_SECONDS, Looked, NoJournal, Recounter, Seen
 from webhook.quota.store import InMemoryStore
-from webhook.quota.usage import Charge
+from webhook.quota.usage import Charge, Joining
 
 
 class Leader(NoJournal):
@@ -201,3 +202,92 @@ def test_an_unchanged_count_writes_nothing() -> None:
     version = leader.count().resource_version
 
     assert leader.count().resource_version == version
+
+
+# ---- watches that are not in step --------------------------------------------------------------------------------
+def member(number: int) -> Order:
+    """A Pod of a bare gang of four, 2 GPUs each."""
+    joining = Joining(group_uid="g", group_name="gang", min_count=4, pod_count=1, per_pod={GPU: 2}, once={"gangs": 1})
+    return order(f"p{number}", 0, kind="Pod", amounts={}, joining=(joining,))
+
+
+def lives(leader: Leader, number: int) -> None:
+    charge = Charge(tier="gold", amounts={}, joining=member(number).joining)
+    uid = f"p{number}"
+    leader.census.put(Node(uid=uid, kind="Pod", namespace="team-a", name=uid, generation=1, charges=(charge,)))
+
+
+def group_lives(leader: Leader) -> None:
+    leader.census.put(Node(uid="g", kind="PodGroup", namespace="team-a", name="gang", min_count=4))
+
+
+def in_books(store: InMemoryStore) -> int:
+    return store.all(0.0)[0].in_use(GPU)
+
+
+def test_the_places_of_a_gang_stay_reserved_until_its_group_is_seen() -> None:
+    """The watch of PodGroups may be behind that of Pods, or broken. Before, the first Pod settled as a single one, and the
+    other places were anybody's until the group came."""
+    store = booked(member(0))
+    leader = Leader(store)
+    lives(leader, 0)
+
+    leader.count()
+    assert in_books(store) >= 8
+    group_lives(leader)
+    leader.count()
+    assert store.all(0.0)[0].used == {GPU: 8}
+    assert store.all(0.0)[0].reservations == ()
+
+
+def test_a_group_that_is_gone_holds_no_places() -> None:
+    store = booked(member(0))
+    leader = Leader(store)
+    group_lives(leader)
+    leader.census.remove("g")
+    lives(leader, 0)
+    leader.now += LINGER_SECONDS
+
+    assert leader.count().reservations == ()
+    assert in_books(store) == 2
+
+
+def test_a_job_stays_reserved_until_the_label_is_seen_that_makes_the_quota_apply() -> None:
+    """A namespace that has just been labelled, and a watch of Namespaces that is behind: before, the Job settled and was
+    counted nowhere."""
+    selector = LabelSelector(match_labels={"team": "a"})
+    stored = replace(quota(**{GPU: 100}), namespaces=(), selector=selector)
+    stored, _ = reserve(replace(stored, counted_scope=stored.scope), order("a", 4))
+    store = InMemoryStore([stored])
+    leader = Leader(store)
+    leader.live("a", 4)
+
+    leader.count()
+    assert in_books(store) == 4
+    leader.census.set_labels("team-a", {"team": "a"})
+    assert leader.count().used == {GPU: 4}
+    assert store.all(0.0)[0].reservations == ()
+
+
+@pytest.mark.parametrize("how", ["deleted", "never stored"])
+def test_who_joins_a_gang_pays_for_it_where_all_that_had_paid_are_gone(how: str) -> None:
+    """The first Pod paid for four; the second, on its way to be stored, took one of these places. Before, nothing held any
+    place for it once the first was gone."""
+    store = booked(member(0))
+    leader = Leader(store)
+    group_lives(leader)
+    if how == "deleted":
+        lives(leader, 0)
+        assert leader.count().used == {GPU: 8}
+    joined, missing = reserve(store.all(0.0)[0], member(1))
+    assert not missing
+    store.put(joined)
+
+    leader.census.remove("p0")
+    leader.count()
+
+    assert in_books(store) == 8
+    lives(leader, 1)
+    assert leader.count().used == {GPU: 8}
+    assert in_books(store) == 8
+    assert store.all(0.0)[0].reservations == ()

@@ -21,7 +21,7 @@ from webhook.quota.model import (
     Reservation,
     TierQuota,
 )
-from webhook.quota.usage import LARGEST_GANG, Amounts, Joining, add, within
+from webhook.quota.usage import GANGS, LARGEST_GANG, Amounts, Joining, add, within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,8 +176,15 @@ class Fate(enum.StrEnum):
     LAPSED = "lapsed"  # its object was never stored, or is gone
 
 
-def recounted(quota: TierQuota, counted: Counted, fate: Callable[[Reservation], Fate], leader: str) -> Recount:
-    """The books after a count. fate: of each reservation, decided on the same view as `counted`."""
+def recounted(
+    quota: TierQuota,
+    counted: Counted,
+    fate: Callable[[Reservation], Fate],
+    leader: str,
+    *,
+    min_count: Callable[[str], int | None] = lambda _: None,
+) -> Recount:
+    """The books after a count. fate: of each reservation, decided on the same view as `counted`. min_count: of a bare gang."""
     used: Amounts = {}
     for holder in counted.holders:
         add(used, holder.amounts)
@@ -198,6 +205,7 @@ def recounted(quota: TierQuota, counted: Counted, fate: Callable[[Reservation], 
             out[word].append(reservation)
             if word is Fate.SETTLED:
                 add(expected, reservation.total)
+    _open_again(quota, kept, live, min_count)
     drift = {name: used[name] - expected.get(name, 0) for name in used if used[name] > expected.get(name, 0)}
     new = replace(
         quota,
@@ -226,6 +234,33 @@ def _paid_by_group(reservation: Reservation, live: set[str], expected: Amounts) 
             join = Join(group=join.group, slots=join.slots)  # noqa: PLW2901
         joins.append(join)
     return msgspec.structs.replace(reservation, joins=tuple(joins))
+
+
+def _open_again(
+    quota: TierQuota, kept: dict[str, Reservation], live: set[str], min_count: Callable[[str], int | None]
+) -> None:
+    """Pods that took places of a gang have paid nothing themselves. Where all that had paid is gone before they are seen, the
+    first of them pays for the gang, as if it had come first."""
+    joins = [join for item in kept.values() for join in item.joins]
+    paid = live | {join.group for join in joins if join.opens}
+    prices = {group.uid: (group.open, group.per_pod) for group in quota.groups}
+    prices |= {
+        join.group: (join.opens, join.per_pod) for item in quota.reservations for join in item.joins if join.opens
+    }
+    for key, item in kept.items():
+        changed = []
+        for join in item.joins:
+            if join.slots and join.group in prices and join.group not in paid:
+                paid.add(join.group)
+                were_open, per_pod = prices[join.group]
+                places = max(min_count(join.group) or were_open, join.slots)
+                pays = dict(join.pays)
+                add(pays, per_pod, places)
+                if GANGS in quota.hard:
+                    pays[GANGS] = 1
+                join = msgspec.structs.replace(join, opens=places, per_pod=dict(per_pod), pays=pays)  # noqa: PLW2901
+            changed.append(join)
+        kept[key] = msgspec.structs.replace(item, joins=tuple(changed))
 
 
 def notable(quota: TierQuota, holders: Iterable[Holder]) -> tuple[Holder, ...]:

@@ -236,6 +236,11 @@ class View:
     def node(self, uid: str) -> Node | None:
         return self._nodes.get(uid)
 
+    def min_count(self, group_uid: str) -> int | None:
+        """Of a bare gang that is there."""
+        group = self._nodes.get(group_uid)
+        return None if group is None else group.min_count
+
     def is_gone(self, uid: str) -> bool:
         """Was it seen, and seen going?"""
         return uid in self._tombstones and uid not in self._nodes

@@ -188,9 +188,18 @@ class Recounter:
         return view.count(quota.tier, lambda name: quota.selects(name, view.labels(name)), detached)
 
     def _recount(self, view: View, quota: TierQuota) -> tuple[TierQuota, bool]:
-        fates = {reservation.id: self._fate(view, reservation) for reservation in quota.reservations}
         counted = self._count(view, quota)
-        result = recounted(quota, counted, lambda reservation: fates[reservation.id], self._identity)
+        groups = {group.uid for group in counted.groups}
+
+        def is_counted(reservation: Reservation) -> bool:
+            return quota.selects(reservation.namespace, view.labels(reservation.namespace)) and all(
+                join.group in groups or view.is_gone(join.group) for join in reservation.joins if join.opens
+            )
+
+        fates = {item.id: self._fate(view, item, is_counted) for item in quota.reservations}
+        result = recounted(
+            quota, counted, lambda reservation: fates[reservation.id], self._identity, min_count=view.min_count
+        )
         if result.quota == quota:
             return quota, True
         if self._store.write(result.quota, self._clock() + WRITE_SECONDS_MAX) is not Written.DONE:
@@ -204,9 +213,15 @@ class Recounter:
         if result.drift:
             self._journal.drift(result.quota, result.drift)
 
-    def _fate(self, view: View, reservation: Reservation) -> Fate:
+    def _fate(self, view: View, reservation: Reservation, is_counted: Callable[[Reservation], bool]) -> Fate:
+        """is_counted: is all that it paid for in the count? Watches of different kinds are not in step: its Pod may be seen
+        before its PodGroup, and its Job before the label of its namespace that makes the quota apply."""
         node = view.node(reservation.uid)
-        if node is not None and node.generation >= reservation.generation:
+        if (
+            node is not None
+            and node.generation >= reservation.generation
+            and (reservation.settled or not node.charges or is_counted(reservation))
+        ):
             return Fate.SETTLED
         if node is None and (reservation.settled or view.is_gone(reservation.uid)):
             return Fate.LAPSED
