@@ -10,7 +10,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.builders import GPU, claim_template, job, jobset, pod, pod_group
+from tests.builders import (
+    GPU,
+    Builder,
+    Pod,
+    claim,
+    claim_template,
+    deployment,
+    job,
+    jobset,
+    pod,
+    pod_group,
+    replica_set,
+)
 from tests.quota.helpers import CLASSES, gold_job, policies
 from webhook.cluster import census_feed
 from webhook.cluster.census_feed import Feed
@@ -278,6 +290,69 @@ def test_a_pod_s_grace_is_read() -> None:
     raw = pod().deleting().set("metadata.deletionGracePeriodSeconds", 3600).dict()
 
     assert pricer().node(BY_NAME["Pod"], raw).grace_seconds == 3600  # type: ignore[union-attr]
+
+
+# ---- claims that several Pods use ----------------------------------------------------------------------------------
+DEVICES = "gpu.example.com.deviceclass.resource.k8s.io/devices"
+
+
+def devices(objects: list[Builder], *surroundings: Any) -> int:
+    """Of all that live, as the leader counts them."""
+    census, prices = Census(), pricer(*surroundings)
+    for built in objects:
+        raw = built.dict()
+        node = prices.node(BY_NAME[raw["kind"]], raw)
+        if node is not None:
+            census.put(node)
+    holders = census.view().count("gold", lambda _: True, frozenset()).holders
+    return sum(holder.amounts.get(DEVICES, 0) for holder in holders)
+
+
+def sharer(name: str, claim: str = "one") -> Pod:
+    return pod(name).priority_class("train-gold").pod_claim("g", claim=claim).uid(name)
+
+
+def test_r88_a_claim_that_many_pods_name_lives_once() -> None:
+    """Before, four replicas that share one GPU were charged one and counted four: the quota was full of nothing."""
+    top = deployment("d").replicas(4).priority_class("train-gold").pod_claim("g", claim="one").uid("d")
+    below = replica_set("r").replicas(4).priority_class("train-gold").pod_claim("g", claim="one").uid("r")
+    below.owner("Deployment", "d", uid="d")
+    pods = [sharer(f"p{number}").owner("ReplicaSet", "r", uid="r") for number in range(4)]
+    one, two = claim("one").dict(), claim("two").dict()
+
+    assert devices([top], one) == 1
+    assert devices([top, below, *pods], one) == 1
+    assert devices(list(pods), one) == 1  # orphans
+    assert devices([top, below, *pods, sharer("alone"), sharer("other", "two")], one, two) == 2
+
+
+def test_r77_a_group_s_claim_lives_once_beside_what_each_pod_has() -> None:
+    """The Pods of a gang name its claim as their own: what makes it the group's stands in the PodGroup."""
+    template = claim_template("t").dict()
+    top = job("train").gang().parallelism(3).completions(3).priority_class("train-gold").uid("j")
+    top.group_claim("imex", template="t").pod_claim("imex", template="t").pod_claim("own", template="t")
+    group = pod_group("pg").gang(3).claim("imex", template="t").owner("Job", "train", uid="j").uid("pg")
+    pods = [
+        pod(f"p{number}").priority_class("train-gold").scheduling_group("pg").uid(f"p{number}")
+        .pod_claim("imex", template="t").pod_claim("own", template="t").owner("Job", "train", uid="j")
+        for number in range(3)
+    ]  # fmt: skip
+
+    assert devices([top], template) == 4
+    assert devices([top, *pods], template, group.dict()) == 4
+    assert devices(list(pods), template, group.dict()) == 4  # orphans
+
+
+def test_a_basic_group_s_claim_lives_once() -> None:
+    template = claim_template("t").dict()
+    group = pod_group("pg").basic().claim("shared", template="t").uid("pg")
+    pods = [
+        pod(f"p{number}").priority_class("train-gold").scheduling_group("pg").uid(f"p{number}")
+        .pod_claim("shared", template="t")
+        for number in range(3)
+    ]  # fmt: skip
+
+    assert devices(list(pods), template, group.dict()) == 1
 
 
 # ---- the Lease ------------------------------------------------------------------------------------------------------

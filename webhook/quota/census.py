@@ -10,6 +10,7 @@ reservation; one that is gone and still seen counts a moment too long.
 | a Pod | its own request, and what it owns beside it (a LeaderWorkerSet's leader owns its workers) |
 | finished, or a controller that is being deleted | nothing of its own; its Pods as long as they live |
 | a Pod that is being deleted | until it is gone, or `TERMINATING_SECONDS_MAX` beyond its grace: its node is lost |
+| a claim that several Pods use | once in its namespace, with the first that uses it |
 | a child that a person wrote | by itself, beside its owner (a detached reservation says which) |
 | a bare gang | its members, and the places up to minCount that no member has yet, at the largest member's price |
 """
@@ -268,6 +269,7 @@ def _larger(one: tuple[Charge, ...], other: tuple[Charge, ...]) -> tuple[Charge,
             by_tier[charge.tier] = Charge(
                 tier=charge.tier,
                 amounts=largest(mine.amounts, charge.amounts),
+                shared={**mine.shared, **charge.shared},
                 joining=max(mine.joining, charge.joining, key=lambda items: sum(item.pod_count for item in items)),
             )
     return tuple(by_tier.values())
@@ -300,8 +302,12 @@ class _Tally:
     def counted(self) -> Counted:
         holders: list[Holder] = []
         groups: dict[str, _Members] = {}
+        seen: set[str] = set()
         for node in self._mine:
-            amounts = self._subtree(node, 0)
+            amounts, shared = self._subtree(node, 0)
+            for key in shared.keys() - seen:
+                add(amounts, shared[key])
+            seen |= shared.keys()
             if any(amounts.values()):
                 holders.append(Holder(kind=node.kind, namespace=node.namespace, name=node.name, amounts=amounts))
             for joining in self._joining(node):
@@ -327,24 +333,45 @@ class _Tally:
     def _joining(self, node: Node) -> Iterable[Joining]:
         return (joining for charge in node.charges if charge.tier == self._tier for joining in charge.joining)
 
-    def _own(self, node: Node) -> Amounts:
+    def _own(self, node: Node) -> _Split:
         """The plan's Pods, those that join a bare gang included, without the places of others."""
         total: Amounts = {}
+        shared: dict[str, Mapping[str, int]] = {}
         for charge in node.charges:
             if charge.tier == self._tier:
-                add(total, {name: number for name, number in charge.amounts.items() if name != LARGEST_GANG})
-                for joining in charge.joining:
-                    add(total, joining.per_pod, joining.pod_count)
-        return total
+                add(total, {name: number for name, number in charge.own.items() if name != LARGEST_GANG})
+                shared |= charge.shared
+        return _split(total, shared)
 
-    def _subtree(self, node: Node, depth: int) -> Amounts:
-        own = self._own(node)
-        if depth >= _DEPTH_MAX:
-            return own
+    def _subtree(self, node: Node, depth: int) -> _Split:
+        own, own_shared = self._own(node)
+        if depth >= _DEPTH_MAX or node.uid not in self._children:
+            return own, own_shared
         below: Amounts = {}
-        for child in self._children.get(node.uid, ()):
-            add(below, self._subtree(child, depth + 1))
+        shared: dict[str, Mapping[str, int]] = dict(own_shared)
+        below_shared: dict[str, Mapping[str, int]] = {}
+        for child in self._children[node.uid]:
+            amounts, claims = self._subtree(child, depth + 1)
+            add(below, amounts)
+            below_shared |= claims
+        shared |= below_shared
         if node.is_pod:
             add(own, below)
-            return own
-        return largest(own, below)
+            return own, shared
+        return _split(largest(_whole(own, own_shared), _whole(below, below_shared)), shared)
+
+
+_Split = tuple[Amounts, dict[str, Mapping[str, int]]]
+"""(amounts without shared claims, those by key)"""
+
+
+def _whole(amounts: Mapping[str, int], shared: Mapping[str, Mapping[str, int]]) -> Amounts:
+    total = dict(amounts)
+    for devices in shared.values():
+        add(total, devices)
+    return total
+
+
+def _split(whole: Mapping[str, int], shared: dict[str, Mapping[str, int]]) -> _Split:
+    held = _whole({}, shared)
+    return {name: max(0, number - held.get(name, 0)) for name, number in whole.items()}, shared

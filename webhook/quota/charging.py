@@ -24,7 +24,7 @@ from webhook.quota.usage import (
     GANGS,
     LARGEST_GANG,
     Amounts,
-    BareGroup,
+    NamedGroup,
     Charge,
     Joining,
     add,
@@ -220,15 +220,15 @@ class SurroundingPrices:
             self.failed.append(f'{what} "{name}": {unknown}')
         return None if spec is None else claim_devices(spec)
 
-    def bare_group(self, name: str) -> BareGroup | None:
+    def named_group(self, name: str) -> NamedGroup | None:
         looked = self._surroundings.pod_group(self._namespace, name)
         if looked.unknown is not None:
             self.failed.append(f'PodGroup "{name}": {looked.unknown}')
-        if looked.value is None or looked.value.metadata.controller() is not None:
+        if looked.value is None:
             return None
         spec = looked.value.spec
-        gang = spec.scheduling_policy.gang
-        return BareGroup(
+        gang = spec.scheduling_policy.gang if looked.value.metadata.controller() is None else None
+        return NamedGroup(
             uid=looked.value.metadata.uid,
             name=name,
             min_count=None if gang is None else gang.min_count,

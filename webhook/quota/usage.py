@@ -54,8 +54,8 @@ class Prices(Protocol):
         """DeviceClass -> devices that one such claim may take."""
         ...
 
-    def bare_group(self, name: str) -> BareGroup | None:
-        """The PodGroup that Pods name by schedulingGroup, if it is nobody's child."""
+    def named_group(self, name: str) -> NamedGroup | None:
+        """The PodGroup that Pods name by schedulingGroup."""
         ...
 
     def device_class_of(self, resource: str) -> str | None: ...
@@ -66,8 +66,9 @@ class Prices(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BareGroup:
-    """A PodGroup that a person made. min_count None: no gang."""
+class NamedGroup:
+    """A PodGroup. min_count: of a bare gang, one that a person made; None where there is no gang, or a controller made it, whose
+    owner pays for it whole."""
 
     uid: str
     name: str
@@ -103,10 +104,12 @@ class Joining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """What one tier is asked for. `amounts` do not hold what is in `joining`: the Pods that join a bare gang."""
+    """What one tier is asked for. `amounts` do not hold what is in `joining`: the Pods that join a bare gang. shared: of
+    `amounts`, the claims that other Pods may use, too, each by a key that is the same wherever it is used."""
 
     tier: str
     amounts: Mapping[str, int]
+    shared: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
     joining: tuple[Joining, ...] = ()
 
@@ -147,6 +150,7 @@ def price(plan: GangPlan, prices: Prices, *, suspended: bool = False) -> tuple[C
 @dataclass(slots=True)
 class _Sum:
     amounts: Amounts = field(default_factory=dict)
+    shared: dict[str, Amounts] = field(default_factory=dict)
     parts: list[Part] = field(default_factory=list)
     joining: dict[str, Joining] = field(default_factory=dict)
 
@@ -162,29 +166,39 @@ class _Pricer:
 
     def charges(self) -> tuple[Charge, ...]:
         return tuple(
-            Charge(tier=tier, amounts=found.amounts, parts=tuple(found.parts), joining=tuple(found.joining.values()))
+            Charge(
+                tier=tier,
+                amounts=found.amounts,
+                shared=found.shared,
+                parts=tuple(found.parts),
+                joining=tuple(found.joining.values()),
+            )
             for tier, found in sorted(self._sums.items())
         )
 
     def add_group(self, group: LeafGroup) -> None:
         if not group.pod_sets:
             return
-        bare = None
+        named = None
         if group.origin is GroupOrigin.REFERENCED and group.name:
-            bare = self._prices.bare_group(group.name)
-        if bare is not None and bare.min_count is not None:
-            self._join(group, bare, bare.min_count)
+            named = self._prices.named_group(group.name)
+        if named is not None and named.min_count is not None:
+            self._join(group, named, named.min_count)
             return
+        claims = group.claims if named is None else named.claims
         group_count = self._known(group.group_count, group.pod_sets[0])
         pods: dict[str, int] = {}
         used: dict[PlannedClaim, str] = {}
         for pod_set in group.pod_sets:
-            tier, count = self.add_pods(pod_set, group, group_count, group.claims)
+            tier, count = self.add_pods(pod_set, group, group_count, claims)
             if tier is not None and count:
                 pods[tier] = pods.get(tier, 0) + count
-                used |= {claim: tier for claim in group.claims if claim.key in {own.key for own in pod_set.claims}}
+                used |= {claim: tier for claim in claims if claim.key in {own.key for own in pod_set.claims}}
         for claim, tier in used.items():
-            self._add_devices(self._sums[tier].amounts, claim, group_count)
+            if named is not None:
+                self._add_shared(self._sums[tier], f"group/{named.uid}/{claim.name}", claim)
+            else:
+                self._add_devices(self._sums[tier].amounts, claim, group_count)
         if _is_gang(group):
             for tier, count in pods.items():
                 add(self._sums[tier].amounts, {GANGS: group_count, LARGEST_GANG: count})
@@ -202,11 +216,11 @@ class _Pricer:
         total = self._sums.setdefault(tier, _Sum())
         per_pod = self._pod(pod_set, shared)
         add(total.amounts, per_pod, count * group_count)
-        self._add_named_claims(total.amounts, pod_set, shared)
+        self._add_named_claims(total, pod_set, shared)
         total.parts.append(Part(pod_count=count * group_count, per_pod=per_pod, path=pod_set.pod_count_path))
         return tier, count
 
-    def _join(self, group: LeafGroup, bare: BareGroup, min_count: int) -> None:
+    def _join(self, group: LeafGroup, bare: NamedGroup, min_count: int) -> None:
         """Several Pod sets of one plan that join the same group are one joining, at the largest Pod's price."""
         for pod_set in group.pod_sets:
             tier = self._prices.tier_of(pod_set, group)
@@ -215,7 +229,7 @@ class _Pricer:
                 continue
             total = self._sums.setdefault(tier, _Sum())
             per_pod = self._pod(pod_set, bare.claims)
-            self._add_named_claims(total.amounts, pod_set, bare.claims)
+            self._add_named_claims(total, pod_set, bare.claims)
             total.parts.append(Part(pod_count=count, per_pod=per_pod, path=pod_set.pod_count_path))
             once: Amounts = {GANGS: 1}
             for claim in bare.claims:
@@ -240,14 +254,21 @@ class _Pricer:
                 self._add_devices(amounts, claim, 1)
         return amounts
 
-    def _add_named_claims(self, amounts: Amounts, pod_set: PodSet, shared: Sequence[PlannedClaim]) -> None:
+    def _add_named_claims(self, total: _Sum, pod_set: PodSet, shared: Sequence[PlannedClaim]) -> None:
         """A claim that is named, not made from a template, is one object, however many Pods use it (R88)."""
         keys = {claim.key for claim in shared}
         for claim in pod_set.claims:
             name = claim.resource_claim_name
             if claim.key not in keys and name is not None and name not in self._named:
                 self._named.add(name)
-                self._add_devices(amounts, claim, 1)
+                self._add_shared(total, f"claim/{name}", claim)
+
+    def _add_shared(self, total: _Sum, key: str, claim: PlannedClaim) -> None:
+        devices: Amounts = {}
+        self._add_devices(devices, claim, 1)
+        if devices:
+            total.shared[key] = devices
+            add(total.amounts, devices)
 
     def _add_devices(self, amounts: Amounts, claim: PlannedClaim, times: int) -> None:
         for device_class, number in (self._prices.devices_of(claim) or {}).items():
