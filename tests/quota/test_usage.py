@@ -26,7 +26,7 @@ from tests.builders import (
     workload,
 )
 from tests.quota.helpers import amounts, charges, gold_job
-from webhook.quota.usage import claim_devices, growth
+from webhook.quota.usage import Amounts, add, claim_devices, growth
 
 DEVICES = "gpu.example.com.deviceclass.resource.k8s.io/devices"
 
@@ -194,7 +194,25 @@ def test_r88_a_named_claim_is_one_object_however_many_pods_use_it() -> None:
     ],
 )
 def test_the_most_that_a_claim_may_take(requests: list[Any], expected: dict[str, int]) -> None:
-    assert claim_devices({"devices": {"requests": requests}}) == expected
+    total: Amounts = {}
+    for found in claim_devices({"devices": {"requests": requests}}):
+        add(total, found)
+    assert total == expected
+
+
+def test_alternatives_of_classes_with_one_extended_resource_cost_the_worst_of_it() -> None:
+    """One H100 or four slices of it, both called nvidia.com/gpu: four, not five. Requests beside each other add up."""
+    either = [{"deviceClassName": "whole"}, {"deviceClassName": "slice", "count": 4}]
+    requests = [{"name": "a", "firstAvailable": either}, {"name": "b", "exactly": {"deviceClassName": "whole"}}]
+    template = claim_template("t").set("spec.spec.devices.requests", requests).dict()
+    classes = [device_class(name, extended_resource=GPU).dict() for name in ("whole", "slice")]
+    built = job().parallelism(1).completions(1).pod_claim("g", template="t").priority_class("train-gold")
+
+    found = amounts(built, template, *classes)
+
+    assert found[GPU] == 5
+    suffix = ".deviceclass.resource.k8s.io/devices"
+    assert (found[f"whole{suffix}"], found[f"slice{suffix}"]) == (2, 4)
 
 
 # ---- bare gangs -------------------------------------------------------------------------------------------------

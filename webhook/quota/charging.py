@@ -24,9 +24,9 @@ from webhook.quota.usage import (
     GANGS,
     LARGEST_GANG,
     Amounts,
-    NamedGroup,
     Charge,
     Joining,
+    NamedGroup,
     add,
     claim_devices,
     growth,
@@ -198,7 +198,7 @@ class SurroundingPrices:
             return tier.name
         return self._policy.default_tier if governed else None
 
-    def devices_of(self, claim: PlannedClaim) -> Mapping[str, int] | None:
+    def devices_of(self, claim: PlannedClaim) -> Sequence[Mapping[str, int]] | None:
         spec: Mapping[str, object] | None = None
         if claim.resource_claim_template_name is not None:
             name, what = claim.resource_claim_template_name, "ResourceClaimTemplate"

@@ -50,8 +50,8 @@ class Prices(Protocol):
 
     def tier_of(self, pod_set: PodSet, group: LeafGroup | None) -> str | None: ...
 
-    def devices_of(self, claim: PlannedClaim) -> Mapping[str, int] | None:
-        """DeviceClass -> devices that one such claim may take."""
+    def devices_of(self, claim: PlannedClaim) -> Sequence[Mapping[str, int]] | None:
+        """For each request of one such claim: DeviceClass -> devices that it may take, one class or another."""
         ...
 
     def named_group(self, name: str) -> NamedGroup | None:
@@ -271,8 +271,11 @@ class _Pricer:
             add(total.amounts, devices)
 
     def _add_devices(self, amounts: Amounts, claim: PlannedClaim, times: int) -> None:
-        for device_class, number in (self._prices.devices_of(claim) or {}).items():
-            add(amounts, _devices(device_class, number * times, self._prices))
+        for request in self._prices.devices_of(claim) or ():
+            worst: Amounts = {}
+            for device_class, number in request.items():
+                worst = largest(worst, _devices(device_class, number * times, self._prices))
+            add(amounts, worst)
 
     def _known(self, count: int | None, pod_set: PodSet) -> int:
         if count is None:
@@ -320,13 +323,13 @@ def _devices(device_class: str, number: int, prices: Prices) -> Amounts:
     return amounts
 
 
-def claim_devices(spec: Mapping[str, Any]) -> Amounts:
-    """DeviceClass -> the most devices that one claim of this spec takes (k8s.io/api resource/v1 ResourceClaimSpec).
+def claim_devices(spec: Mapping[str, Any]) -> list[Amounts]:
+    """For each request: DeviceClass -> the most devices that it takes (k8s.io/api resource/v1 ResourceClaimSpec).
 
     Of alternatives (firstAvailable) each class counts at its worst: which one is taken is decided at scheduling.
     adminAccess takes no device from anybody. A flat request is v1beta1's.
     """
-    result: Amounts = {}
+    result: list[Amounts] = []
     devices = spec.get("devices")
     requests = devices.get("requests") if isinstance(devices, Mapping) else None
     for request in requests if isinstance(requests, list | tuple) else ():
@@ -334,14 +337,13 @@ def claim_devices(spec: Mapping[str, Any]) -> Amounts:
             continue
         exactly = request.get("exactly")
         alternatives = request.get("firstAvailable")
-        if isinstance(alternatives, list | tuple) and alternatives:
-            worst: Amounts = {}
-            for device_class, number in _asked(alternatives):
-                worst[device_class] = max(worst.get(device_class, 0), number)
-            add(result, worst)
-        else:
-            for device_class, number in _asked([exactly if isinstance(exactly, Mapping) else request]):
-                add(result, {device_class: number})
+        if not isinstance(alternatives, list | tuple) or not alternatives:
+            alternatives = [exactly if isinstance(exactly, Mapping) else request]
+        worst: Amounts = {}
+        for device_class, number in _asked(alternatives):
+            worst[device_class] = max(worst.get(device_class, 0), number)
+        if worst:
+            result.append(worst)
     return result
 
 
