@@ -137,7 +137,9 @@ def test_a_bare_gang_counts_its_empty_places(census: Census) -> None:
     census.put(node("g", 0, "PodGroup", min_count=4))
     assert used(census) == 8
     assert [(group.uid, group.open, group.per_pod[GPU]) for group in count(census).groups] == [("g", 3, 2)]
-    for number in range(1, 5):
+    census.put(node("p1", 0, "Pod", "g", charges=(member,)))  # so that it goes with its group
+    assert (used(census), count(census).groups[0].open) == (8, 2)
+    for number in range(2, 5):
         census.put(node(f"p{number}", 0, "Pod", charges=(member,)))
     assert used(census) == 10
     assert count(census).groups[0].open == 0

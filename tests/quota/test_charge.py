@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tests.builders import GPU, cronjob, deployment, job, jobset, pod, pod_group, replica_set
 from tests.quota.helpers import JOB_CONTROLLER, Desk, gold_job, quota, quota_denials
+from tests.support.cases import request_for
 from webhook.facts.model import Phase
 from webhook.quota.book import Order
 from webhook.quota.ledger import Undecided
@@ -371,6 +373,32 @@ def test_quotas_that_cannot_be_read_are_429_for_what_has_a_tier_and_nothing_for_
 
     assert desk.judge(gold_job().dict(), seconds=0.8).code == 429
     assert desk.judge(job().requests(cpu="1").dict(), seconds=0.8).allowed
+
+
+def test_what_costs_nothing_does_not_wait_for_quotas_that_cannot_be_read() -> None:
+    """Labels, finalizers, a deletion. Before, each of them waited for a list that did not come, as long as it could."""
+    desk = Desk()
+    asked: list[float] = []
+    desk.store.all = lambda deadline: asked.append(deadline) or []  # type: ignore[method-assign,func-returns-value]
+    old = gold_job().uid("u").dict()
+    labelled = gold_job().uid("u").label("a", "b").set("metadata.finalizers", ["x/y"]).dict()
+    deletion = msgspec.structs.replace(request_for(old, None, "CREATE", None), operation="DELETE", old_object=old)
+
+    assert desk.judge(labelled, old).allowed
+    assert desk.ask(deletion).allowed
+
+    assert asked == []
+
+
+@pytest.mark.parametrize("kind", ["CronJob", "PodGroup"])
+def test_a_child_of_what_is_never_counted_is_no_child(kind: str) -> None:
+    """kubectl create job --from=cronjob/x. Before, each such Job kept a line in the books for as long as it existed."""
+    desk = Desk()
+
+    assert desk.judge(gold_job("by-hand").owner(kind, "x", uid="c").dict()).allowed
+
+    assert not desk.book().reservations[0].detached
+    assert desk.reserved() == 16
 
 
 def test_two_tiers_on_one_object_all_or_none() -> None:

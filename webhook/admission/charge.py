@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from webhook.facts.gather import ROUND_COUNT_MAX, ask_all
-from webhook.facts.model import Facts, Phase
+from webhook.facts.model import Facts, Operation, Phase
 from webhook.facts.source import Answer, FactSource, Query
 from webhook.facts.surroundings import Surroundings
 from webhook.quota.book import Order
@@ -41,6 +41,8 @@ def charge(ledger: Ledger, source: FactSource, facts: Facts, verdict: Verdict, d
     action = _action(facts)
     if not facts.policy.tiers or action is None:
         return verdict
+    if facts.operation is Operation.DELETE or facts.plan == facts.old_plan:
+        return verdict  # costs nothing, whatever is in the books: it waits for nobody who reads them
     quotas = ledger.known(deadline)
     if quotas is not None and not quotas:
         return verdict

@@ -294,7 +294,9 @@ class _Tally:
         self._mine: list[Node] = []
         self._children: dict[str, list[Node]] = {}
         for node in nodes.values():
-            if node.owner_uid in nodes and node.uid not in detached:
+            owner = nodes.get(node.owner_uid)
+            # A group owns no Pods: who writes that it does wants them to go with it.
+            if owner is not None and owner.kind != "PodGroup" and node.uid not in detached:
                 self._children.setdefault(node.owner_uid, []).append(node)
             else:
                 self._mine.append(node)

@@ -23,6 +23,7 @@ from webhook.policy.effective import EffectivePolicy
 from webhook.quota.usage import (
     GANGS,
     LARGEST_GANG,
+    NEVER_CHARGED,
     Amounts,
     Charge,
     Joining,
@@ -163,7 +164,12 @@ def _known_owner(reference: core.OwnerReference | None) -> str | None:
     if reference is None:
         return None
     kind = BY_NAME.get(reference.kind)
-    if kind is None or not kind.planned or kind.group != split_api_version(reference.api_version)[0]:
+    if (
+        kind is None
+        or not kind.planned
+        or kind.kind in NEVER_CHARGED
+        or kind.group != split_api_version(reference.api_version)[0]
+    ):
         return None
     return kind.kind
 

@@ -39,7 +39,7 @@ IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 ALL_DEVICE_COUNT = 32
 
 # Made by others, or of others: a CronJob pays through its Jobs, a group through its Pods.
-_NEVER_CHARGED = frozenset({"CronJob", "Workload", "PodGroup", "CompositePodGroup"})
+NEVER_CHARGED = frozenset({"CronJob", "Workload", "PodGroup", "CompositePodGroup"})
 
 
 class Prices(Protocol):
@@ -137,7 +137,7 @@ def price(plan: GangPlan, prices: Prices, *, suspended: bool = False) -> tuple[C
     suspended: are Pods charged that wait for their object to be resumed? What cannot be counted is left out, with the
     reason in `prices.unknown`.
     """
-    if plan.kind in _NEVER_CHARGED:
+    if plan.kind in NEVER_CHARGED:
         return ()
     pricer = _Pricer(prices, suspended)
     for group in plan.leaf_groups():
