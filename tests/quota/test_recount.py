@@ -13,7 +13,7 @@ from webhook.policy.model import LabelSelector
 from webhook.quota.book import Order, reserve
 from webhook.quota.census import LINGER_SECONDS, Census, Node
 from webhook.quota.ledger import KNOWN_SECONDS
-from webhook.quota.model import UNKNOWN_GENERATION, TierQuota
+from webhook.quota.model import UNKNOWN_GENERATION, TierQuota, from_raw, status_of, texts
 from webhook.quota.recount import NOTICE_SECONDS, RESERVATION_SECONDS, Looked, NoJournal, Recounter, Seen
 from webhook.quota.store import InMemoryStore
 from webhook.quota.usage import Charge, Joining
@@ -202,6 +202,45 @@ def test_an_unchanged_count_writes_nothing() -> None:
     version = leader.count().resource_version
 
     assert leader.count().resource_version == version
+
+
+def test_absurd_amounts_are_written_once() -> None:
+    """A Pod that asks for 1e30 bytes, let in by a policy that only warns: what is written must be what is read, or the leader
+    writes and says "drift" for ever."""
+    store = booked(replace(member(0), amounts={}))
+    stored = store.all(0.0)[0]
+    store.put(replace(stored, hard={GPU: 100, "memory": 1, "cpu": 1}, reservations=()))
+    store.put(replace(store.all(0.0)[0], counted_scope=store.all(0.0)[0].scope))
+    leader = Leader(store)
+    absurd = {GPU: 10**40, "memory": 10**40, "cpu": 10**40, "nvidia.com/a=b c,d;e": 1}
+    joining = replace(member(0).joining[0], per_pod=absurd)
+    leader.census.put(
+        Node(
+            uid="p",
+            kind="Pod",
+            namespace="team-a",
+            name="p",
+            charges=(Charge(tier="gold", amounts=absurd, joining=(joining,)),),
+        )
+    )
+    group_lives(leader)
+    leader.count()
+
+    again = as_read(store.all(0.0)[0])
+    assert again == store.all(0.0)[0]
+    for _ in range(3):
+        assert leader.count() == again
+    assert len(leader.drifts) == 1
+
+
+def as_read(stored: TierQuota) -> TierQuota:
+    """After a way through the API server."""
+    raw = {
+        "metadata": {"name": stored.name, "resourceVersion": stored.resource_version},
+        "spec": {"tier": stored.tier, "namespaces": list(stored.namespaces), "hard": texts(stored.hard)},
+        "status": status_of(stored),
+    }
+    return from_raw(raw)
 
 
 # ---- watches that are not in step --------------------------------------------------------------------------------

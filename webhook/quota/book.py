@@ -20,6 +20,7 @@ from webhook.quota.model import (
     OpenGroup,
     Reservation,
     TierQuota,
+    most,
 )
 from webhook.quota.usage import GANGS, LARGEST_GANG, Amounts, Joining, add, within
 
@@ -188,7 +189,7 @@ def recounted(
     used: Amounts = {}
     for holder in counted.holders:
         add(used, holder.amounts)
-    used = {name: used.get(name, 0) for name in quota.hard if name != LARGEST_GANG}
+    used = {name: min(used.get(name, 0), most(name)) for name in quota.hard if name != LARGEST_GANG}
     live = {group.uid for group in counted.groups}
     out: dict[Fate, list[Reservation]] = {Fate.SETTLED: [], Fate.LAPSED: []}
     kept: dict[str, Reservation] = {}
@@ -211,7 +212,7 @@ def recounted(
         quota,
         used=used,
         reservations=tuple(kept.values()),
-        groups=tuple(counted.groups),
+        groups=tuple(_writable(quota, group) for group in counted.groups),
         holders=notable(quota, counted.holders),
         counted_scope=quota.scope,
         counted_by=leader,
@@ -263,6 +264,11 @@ def _open_again(
         kept[key] = msgspec.structs.replace(item, joins=tuple(changed))
 
 
+def _writable(quota: TierQuota, group: OpenGroup) -> OpenGroup:
+    per_pod = {name: min(number, most(name)) for name, number in _relevant(quota, group.per_pod).items()}
+    return msgspec.structs.replace(group, per_pod=per_pod)
+
+
 def notable(quota: TierQuota, holders: Iterable[Holder]) -> tuple[Holder, ...]:
     """The holders to write down for texts: the biggest of each namespace, of as many namespaces as there is room for."""
     by_namespace: dict[str, list[Holder]] = {}
@@ -279,7 +285,10 @@ def notable(quota: TierQuota, holders: Iterable[Holder]) -> tuple[Holder, ...]:
             biggest |= {f"{item.kind}/{item.name}": item for item in ranked[:HOLDERS_PER_NAMESPACE]}
         result += [
             msgspec.structs.replace(
-                item, amounts={name: item.amounts[name] for name in sorted(quota.hard) if item.amounts.get(name)}
+                item,
+                amounts={
+                    name: min(item.amounts[name], most(name)) for name in sorted(quota.hard) if item.amounts.get(name)
+                },
             )
             for item in biggest.values()
         ]

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 
-from webhook.objects.quantity import NANO, Quantity, QuantityError, text_of
+from webhook.objects.quantity import CAP, NANO, Quantity, QuantityError, text_of
 from webhook.policy.match import selector_matches
 from webhook.policy.model import LabelSelector
 from webhook.quota.usage import LARGEST_GANG, Amounts, add, largest
@@ -343,6 +343,11 @@ def status_of(quota: TierQuota) -> dict[str, Any]:
         },
         "conditions": _conditions(quota),
     }
+
+
+def most(name: str) -> int:
+    """The largest amount that can be written and read again (resource.Quantity ends at 2^63-1)."""
+    return CAP * 1000 if name == "cpu" else CAP
 
 
 def amount_text(name: str, amount: int) -> str:
