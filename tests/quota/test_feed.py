@@ -28,10 +28,13 @@ from webhook.cluster import census_feed
 from webhook.cluster.census_feed import Feed
 from webhook.cluster.connection import GoneError, Read, ReadState, WatchError
 from webhook.cluster.lease import DURATION_SECONDS, Lease
+from webhook.cluster.reconciler import look
 from webhook.facts.source import Answer, Query, Unknown
 from webhook.objects.kinds import BY_NAME
 from webhook.quota.census import LINGER_SECONDS, Census
+from webhook.quota.model import Reservation
 from webhook.quota.pricer import PriceError, Pricer
+from webhook.quota.recount import Seen
 from webhook.sources.folder import ObjectSetSource
 
 
@@ -353,6 +356,38 @@ def test_a_basic_group_s_claim_lives_once() -> None:
     ]  # fmt: skip
 
     assert devices(list(pods), template, group.dict()) == 1
+
+
+# ---- the look before a reservation lapses --------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("kind", "answers", "seen"),
+    [
+        ("Job", [Read(ReadState.NOT_FOUND)], Seen.ABSENT),
+        ("Job", [Read(ReadState.OK, b'{"metadata":{"uid":"u","generation":3}}')], Seen.PRESENT),
+        ("Job", [Read(ReadState.OK, b'{"metadata":{"uid":"another"}}')], Seen.ABSENT),
+        ("Pod", [Read(ReadState.OK, b'{"metadata":{"uid":"u"},"status":{"phase":"Failed"}}')], Seen.PAST),
+        ("Job", [Read(ReadState.FAILED)], Seen.UNKNOWN),
+        ("Job", [Read(ReadState.NOT_SERVED)], Seen.UNKNOWN),
+        ("JobSet", [Read(ReadState.NOT_SERVED), Read(ReadState.OK)], Seen.UNKNOWN),
+        ("JobSet", [Read(ReadState.NOT_SERVED), Read(ReadState.FAILED)], Seen.UNKNOWN),
+        ("JobSet", [Read(ReadState.NOT_SERVED), Read(ReadState.NOT_FOUND)], Seen.ABSENT),
+        ("CronJob", [], Seen.ABSENT),
+        ("OfTomorrow", [], Seen.ABSENT),
+    ],
+    ids=["gone", "there", "another of that name", "finished", "no answer", "just started", "its CRD is there",
+         "its CRD cannot be read", "its CRD was deleted", "never counted", "written by another version"],
+)  # fmt: skip
+def test_what_the_leader_sees_before_it_forgets(kind: str, answers: list[Read], seen: Seen) -> None:
+    """Before, a reservation of a kind that is not there, by hand or since its CRD was deleted, stayed for ever."""
+
+    class Scripted:
+        def get(self, path: str, timeout_seconds: float) -> Read:
+            return answers.pop(0)
+
+    item = Reservation(id="i", uid="u", kind=kind, namespace="n", name="x")
+
+    assert look(Scripted(), item).seen is seen  # type: ignore[arg-type]
+    assert answers == []
 
 
 # ---- the Lease ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import msgspec
 
 from webhook.cluster.connection import PAGE_OBJECT_COUNT, Connection, GoneError, ReadState, WatchError
 from webhook.cluster.source import list_path
-from webhook.objects.kinds import BY_NAME
+from webhook.objects.kinds import BY_NAME, Kind
 from webhook.quota.census import Census, Node
 from webhook.quota.pricer import COUNTED_KINDS, PriceError, Pricer
 
@@ -31,6 +31,14 @@ PRICE_TRIES = 4
 one that names a claim which no API server can have, and everybody else is counted without waiting for it."""
 UNPRICED_SECONDS = 10.0
 """So often it is tried again."""
+
+
+def is_not_installed(connection: Connection, kind: Kind) -> bool:
+    """Confirmed: a server that has just started may not serve a CRD yet, which must not look like "no objects"."""
+    if kind.group in BUILT_IN_GROUPS:
+        return False
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind.plural}.{kind.group}"
+    return connection.get(path, READ_SECONDS_MAX).state is ReadState.NOT_FOUND
 
 
 # ---- lists and watches --------------------------------------------------------------------------------------------
@@ -132,15 +140,9 @@ class Feed:
                 raise WatchError(read.reason)
         if self._kind.kind == "PodGroup":
             return None  # the gate is off: no bare gangs
-        if self._kind.group not in BUILT_IN_GROUPS and self._crd_is_absent():
+        if is_not_installed(self._connection, self._kind):
             return None
         raise WatchError("the API server does not serve this resource")
-
-    def _crd_is_absent(self) -> bool:
-        """Confirmed: a server that has just started may not serve a CRD yet, which must not look like "no objects"."""
-        name = f"{self._kind.plural}.{self._kind.group}"
-        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
-        return self._connection.get(path, READ_SECONDS_MAX).state is ReadState.NOT_FOUND
 
     def _watch(self, resource_version: str) -> None:
         path = list_path(self._kind, self._version)

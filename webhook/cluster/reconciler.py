@@ -10,13 +10,14 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import quote
 
 import msgspec
 import urllib3
 
-from webhook.cluster.census_feed import FED_KINDS, Feed
+from webhook.cluster.census_feed import FED_KINDS, Feed, is_not_installed
 from webhook.cluster.connection import Connection, ReadState
 from webhook.cluster.lease import Lease
 from webhook.cluster.quota_store import ClusterQuotaStore
@@ -26,7 +27,7 @@ from webhook.objects.kinds import BY_NAME
 from webhook.policy.effective import EffectivePolicy
 from webhook.quota.census import Census
 from webhook.quota.model import API_VERSION, KIND, Reservation, TierQuota, amount_text
-from webhook.quota.pricer import Pricer
+from webhook.quota.pricer import COUNTED_KINDS, Pricer
 from webhook.quota.recount import RESERVATION_SECONDS, Journal, Looked, Recounter, Seen
 from webhook.quota.store import StoreError
 
@@ -110,7 +111,7 @@ class Reconciler:
             # A name of the term's own: a count of an earlier term rests on another census.
             identity=f"{self._identity}/{uuid.uuid4().hex[:8]}",
             kinds=FED_KINDS,
-            look=self._look,
+            look=partial(look, self._connection),
             relist=over.set,
             journal=self._journal,
             reservation_seconds=self._reservation_seconds,
@@ -159,22 +160,24 @@ class Reconciler:
             self._report("quota-read-failed", {"reason": str(error)})
             time.sleep(POLL_SECONDS)
 
-    def _look(self, reservation: Reservation) -> Looked:
-        """A live read of a reservation's object, by name; its uid decides."""
-        kind = BY_NAME.get(reservation.kind)
-        if kind is None:
+
+def look(connection: Connection, reservation: Reservation) -> Looked:
+    """A live read of a reservation's object, by name; its uid decides. Of a kind that is not counted, or that the cluster no
+    longer has, nothing can be in the count either."""
+    if reservation.kind not in COUNTED_KINDS:
+        return Looked(Seen.ABSENT)
+    kind = BY_NAME[reservation.kind]
+    for version in kind.versions:
+        root = f"/apis/{kind.group}/{version}" if kind.group else f"/api/{version}"
+        where = f"/namespaces/{quote(reservation.namespace, safe='')}/{kind.plural}/{quote(reservation.name, safe='')}"
+        read = connection.get(root + where, READ_SECONDS_MAX)
+        if read.state is ReadState.NOT_FOUND:
+            return Looked(Seen.ABSENT)
+        if read.state is ReadState.OK:
+            return _looked(msgspec.json.decode(read.body), reservation)
+        if read.state is ReadState.FAILED:
             return Looked(Seen.UNKNOWN)
-        for version in kind.versions:
-            root = f"/apis/{kind.group}/{version}" if kind.group else f"/api/{version}"
-            where = (
-                f"/namespaces/{quote(reservation.namespace, safe='')}/{kind.plural}/{quote(reservation.name, safe='')}"
-            )
-            read = self._connection.get(root + where, READ_SECONDS_MAX)
-            if read.state is ReadState.NOT_FOUND:
-                return Looked(Seen.ABSENT)
-            if read.state is ReadState.OK:
-                return _looked(msgspec.json.decode(read.body), reservation)
-        return Looked(Seen.UNKNOWN)
+    return Looked(Seen.ABSENT if is_not_installed(connection, kind) else Seen.UNKNOWN)
 
 
 def _all_alive(threads: Sequence[threading.Thread], stopping: threading.Event) -> None:
