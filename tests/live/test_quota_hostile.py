@@ -83,3 +83,39 @@ def test_a_count_edited_by_hand_is_put_right(cluster: Cluster, namespace: str, s
         cluster.wait_for(lambda: int(books(cluster, namespace)["used"][GPU]) == 4, 15, "the count to be right again")
         repeated(lambda: cluster.api.create(gold("after", gpus=12).dict(), namespace)).expect(201)
         assert settled(cluster, namespace) == 16
+
+
+# ---- hard -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "hard",
+    [
+        {"cpu": "1n", "memory": "1e30", "pods": "1e3", "gangs": 0},
+        {GPU: 2**63 - 1, "memory": "9E", "cpu": "9223372036854775807"},
+        {"example.com/nobody-knows": 5, "hugepages-2Mi": "1", "largest-gang": "0"},
+        {"a.deviceclass.resource.k8s.io/devices": "0", f"{'x' * 253}/{'Y' * 62}": 1},
+        {f"example.com/r{number}": "1Ei" for number in range(32)},
+    ],
+    ids=["tiny and huge", "the largest", "unknown", "long", "many"],
+)
+def test_whatever_hard_the_api_server_takes_is_counted(cluster: Cluster, namespace: str, hard: dict[str, Any]) -> None:
+    """One TierQuota that Muster could not read would be one that nobody gets past."""
+    with quota(cluster, namespace, [namespace], hard):
+        assert {condition["type"]: condition["status"] for condition in books(cluster, namespace)["conditions"]} == {
+            "Counted": "True",
+            "Exceeded": "False",
+        }
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/gpu ", "nvidia.com/g=u", "a/b,c", "a/b;c", "a/b/c", "/b", "a/", "a/b\nc"])
+def test_a_name_in_hard_that_no_resource_has_is_refused(cluster: Cluster, namespace: str, name: str) -> None:
+    raw = {
+        "apiVersion": "muster.dev/v1alpha1",
+        "kind": "TierQuota",
+        "metadata": {"name": namespace},
+        "spec": {"tier": "gold", "namespaces": [namespace], "hard": {name: 1}},
+    }
+
+    answer = cluster.api.create(raw)
+
+    assert answer.status == 422, answer.body
+    assert "must be names of resources" in str(answer.body)

@@ -24,7 +24,14 @@ from webhook.quota.ledger import (
     Refused,
     Undecided,
 )
-from webhook.quota.model import RESERVATION_COUNT_MAX, Reservation, TierQuota, from_raw
+from webhook.quota.model import (
+    DETACHED_COUNT_MAX,
+    NAMESPACE_RESERVATION_COUNT_MAX,
+    RESERVATION_COUNT_MAX,
+    Reservation,
+    TierQuota,
+    from_raw,
+)
 from webhook.quota.store import InMemoryStore, StoreError, Written
 
 _IDS = itertools.count()
@@ -199,10 +206,42 @@ def test_a_new_name_in_hard_closes_the_books_until_it_is_counted() -> None:
     assert not replace(stored, namespaces=("team-b",)).is_counted
 
 
+def lines(count: int, namespace: str, **fields: bool) -> list[Reservation]:
+    numbers = [f"{namespace}-{number}" for number in range(count)]
+    return [Reservation(id=n, uid=n, kind="Pod", namespace=namespace, name=n, **fields) for n in numbers]  # type: ignore[arg-type]
+
+
+def test_who_fills_the_books_stops_himself() -> None:
+    """A namespace that creates what is never stored, a thousand times: the others go on."""
+    stored = replace(quota(**{GPU: 16}), namespaces=())
+    stored = replace(stored, counted_scope=stored.scope)
+    rows = lines(NAMESPACE_RESERVATION_COUNT_MAX, "team-b")
+    ledger = Ledger(InMemoryStore([stored.with_reservations(rows)]))
+
+    undecided = charge(ledger, order(1, namespace="team-b"), seconds=0.7)
+
+    assert isinstance(undecided, Undecided)
+    assert '1000 charges of namespace "team-b" that nobody has confirmed' in undecided.reason
+    assert isinstance(charge(ledger, order(1, namespace="team-a")), Granted)
+
+
+def test_children_that_people_wrote_do_not_fill_the_books() -> None:
+    """Each is a line for as long as it lives. Before, 2000 Pods of a thousandth of a core with a forged owner stopped a tier
+    in all namespaces for as long as they lived."""
+    rows = lines(DETACHED_COUNT_MAX, "x", detached=True, settled=True)
+    rows += lines(NAMESPACE_RESERVATION_COUNT_MAX, "x") + lines(RESERVATION_COUNT_MAX // 2 - 1, "y")
+    ledger = Ledger(InMemoryStore([quota(**{GPU: 16}).with_reservations(rows)]))
+
+    undecided = charge(ledger, order(1, detached=True), seconds=0.7)
+
+    assert isinstance(undecided, Undecided)
+    assert "500 live objects already whose ownerReferences a person wrote" in undecided.reason
+    assert isinstance(charge(ledger, order(1)), Granted)
+    assert isinstance(charge(ledger, order(1), seconds=0.7), Undecided)  # that was the last place of all
+
+
 def test_full_books_are_undecided_not_refused() -> None:
-    rows = [
-        Reservation(id=str(n), uid=str(n), kind="Job", namespace="x", name="x") for n in range(RESERVATION_COUNT_MAX)
-    ]
+    rows = lines(RESERVATION_COUNT_MAX // 2, "x") + lines(RESERVATION_COUNT_MAX // 2, "y")
     store = InMemoryStore([quota(**{GPU: 16}).with_reservations(rows)])
 
     assert isinstance(charge(Ledger(store), order(1), seconds=0.7), Undecided)

@@ -26,7 +26,12 @@ from typing import Protocol
 
 from webhook.quota import book
 from webhook.quota.book import Order, Shortfall
-from webhook.quota.model import RESERVATION_COUNT_MAX, TierQuota
+from webhook.quota.model import (
+    DETACHED_COUNT_MAX,
+    NAMESPACE_RESERVATION_COUNT_MAX,
+    RESERVATION_COUNT_MAX,
+    TierQuota,
+)
 from webhook.quota.store import QuotaStore, StoreError, Written
 
 MARGIN_SECONDS = 0.5
@@ -335,7 +340,7 @@ class _Waiter:
         """Against all quotas that apply; puts the order into their working copies if all of them have room."""
         self._quotas = [quota for quota in books.values() if quota.selects(self.order.namespace, self.labels)]
         self._shortfalls, self._changed, self._waiting_for = [], set(), ""
-        self._waiting_for = next((reason for quota in self._quotas if (reason := _closed(quota))), "")
+        self._waiting_for = next((reason for quota in self._quotas if (reason := _closed(quota, self.order))), "")
         if self._waiting_for:
             return
         after: dict[str, TierQuota] = {}
@@ -373,12 +378,23 @@ class _Waiter:
         return quota
 
 
-def _closed(quota: TierQuota) -> str:
-    """Why nothing can be charged to this quota now, or ""."""
+def _closed(quota: TierQuota, order: Order) -> str:
+    """Why the order cannot be charged to this quota now, or ""."""
     if quota.damage:
         return f'the status of TierQuota "{quota.name}" cannot be read and has to be counted anew: {quota.damage}'
     if not quota.is_counted:
         return f'TierQuota "{quota.name}" has not been counted yet'
-    if len(quota.reservations) >= RESERVATION_COUNT_MAX:
+    if quota.waiting.total() >= RESERVATION_COUNT_MAX:
         return f'TierQuota "{quota.name}" has {RESERVATION_COUNT_MAX} charges that nobody has confirmed'
+    if quota.waiting[order.namespace] >= NAMESPACE_RESERVATION_COUNT_MAX:
+        return (
+            f'TierQuota "{quota.name}" has {NAMESPACE_RESERVATION_COUNT_MAX} charges of namespace "{order.namespace}" '
+            "that nobody has confirmed"
+        )
+    if order.detached and quota.detached_count >= DETACHED_COUNT_MAX:
+        return (
+            f'TierQuota "{quota.name}" counts {DETACHED_COUNT_MAX} live objects already whose ownerReferences a person '
+            "wrote, and takes no more of them until some are gone; without a controller in metadata.ownerReferences it would be "
+            "one of its own"
+        )
     return ""

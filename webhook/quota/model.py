@@ -8,6 +8,7 @@ is what a charge is checked against, so nothing that was admitted is ever forgot
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -27,6 +28,12 @@ KIND = "TierQuota"
 RESERVATION_COUNT_MAX = 2000
 """Reservations that one quota holds at a time, about 300 bytes each: a third of what etcd takes of one object. The leader
 takes them out within a second of the object being stored, so that many is a leader that is missing, or an attack."""
+
+NAMESPACE_RESERVATION_COUNT_MAX = RESERVATION_COUNT_MAX // 2
+"""Of them, those of one namespace: whoever fills the books on purpose leaves room for everybody else."""
+
+DETACHED_COUNT_MAX = 500
+"""Live children with an owner reference that a person wrote, in one quota's books: each is a line for as long as it lives."""
 
 HOLDER_COUNT_MAX = 100
 """Holders that are written for texts, at most `HOLDERS_PER_NAMESPACE` of each namespace, about 120 bytes each."""
@@ -160,7 +167,18 @@ class TierQuota:
         new.__dict__["changes"] = {**self.changes, reservation.change: after}
         new.__dict__["reserved"] = {name: number for name, number in total.items() if number}
         new.__dict__["ids"] = self.ids | {reservation.id}
+        new.__dict__["waiting"] = self.waiting + Counter([reservation.namespace])
         return new
+
+    @cached_property
+    def waiting(self) -> Counter[str]:
+        """By namespace: how many reservations wait for their object."""
+        return Counter(item.namespace for item in self.reservations if not item.settled)
+
+    @property
+    def detached_count(self) -> int:
+        """Children that are counted apart as long as they live."""
+        return len(self.reservations) - self.waiting.total()
 
     @cached_property
     def scope(self) -> str:
