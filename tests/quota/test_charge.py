@@ -8,13 +8,15 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tests.builders import GPU, cronjob, deployment, job, jobset, pod, pod_group, replica_set
+from tests.builders import GPU, NAMESPACE, cronjob, deployment, job, jobset, pod, pod_group, replica_set
 from tests.quota.helpers import JOB_CONTROLLER, Desk, gold_job, quota, quota_denials
 from tests.support.cases import request_for
 from webhook.facts.model import Phase
+from webhook.facts.source import Answer, Query, Unknown
 from webhook.quota.book import Order
 from webhook.quota.ledger import Undecided
 from webhook.quota.store import StoreError
+from webhook.sources.folder import ObjectSetSource
 from webhook.verdict import Action
 
 
@@ -373,6 +375,24 @@ def test_quotas_that_cannot_be_read_are_429_for_what_has_a_tier_and_nothing_for_
 
     assert desk.judge(gold_job().dict(), seconds=0.8).code == 429
     assert desk.judge(job().requests(cpu="1").dict(), seconds=0.8).allowed
+
+
+def test_a_price_without_the_classes_is_no_price_in_a_live_cluster() -> None:
+    class Unlisted(ObjectSetSource):
+        def ask(self, query: Query, *, fresh: bool, deadline: float) -> Answer:
+            if query == Query("DeviceClass", "", ""):
+                return Unknown("DeviceClass * could not be listed: the API server did not answer")
+            return super().ask(query, fresh=fresh, deadline=deadline)
+
+    desk = Desk()
+    source = Unlisted(desk.objects, complete=True, default_namespace=NAMESPACE)
+    request = request_for(gold_job().uid("u").dict(), None, "CREATE", None)
+
+    assert desk.ask(request, source=source).allowed
+    desk.ledger.is_live = True
+    verdict = desk.ask(request, source=source)
+    assert (verdict.code, verdict.retry_after_seconds) == (429, 1)
+    assert "the DeviceClasses: DeviceClass * could not be listed" in verdict.notes[0]
 
 
 def test_what_costs_nothing_does_not_wait_for_quotas_that_cannot_be_read() -> None:

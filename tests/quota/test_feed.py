@@ -29,7 +29,7 @@ from webhook.cluster.census_feed import Feed
 from webhook.cluster.connection import GoneError, Read, ReadState, WatchError
 from webhook.cluster.lease import DURATION_SECONDS, Lease
 from webhook.cluster.reconciler import look
-from webhook.facts.source import Answer, Query, Unknown
+from webhook.facts.source import NOT_SERVED, Answer, Query, Unknown
 from webhook.objects.kinds import BY_NAME
 from webhook.quota.census import LINGER_SECONDS, Census
 from webhook.quota.model import Reservation
@@ -196,6 +196,30 @@ def test_a_price_that_cannot_be_known_now_is_an_error() -> None:
 
     assert caught.value.node.charges
     assert caught.value.node.generation < 0
+
+
+@pytest.mark.parametrize("kind", ["DeviceClass", "PriorityClass"])
+def test_classes_that_cannot_be_listed_are_no_classes_only_where_there_can_be_none(kind: str) -> None:
+    """Which tier, and which resource a device is, stands in them. Before, whatever was seen while the API server did not answer
+    for a second was counted without its mapped devices, or not at all, until it changed."""
+
+    class Unlisted(ObjectSetSource):
+        reason = "the API server did not answer a moment ago"
+
+        def ask(self, query: Query, *, fresh: bool, deadline: float) -> Answer:
+            if query.kind == kind and query.is_list:
+                return Unknown(f"{query} could not be listed: {self.reason}")
+            return super().ask(query, fresh=fresh, deadline=deadline)
+
+    source = Unlisted(CLASSES, complete=True)
+    live_prices = Pricer(source, lambda name: policies().effective(name, {}), is_live=True)
+    raw = job().gang().gpu(1).priority_class("train-gold" if kind == "DeviceClass" else "").dict()
+
+    with pytest.raises(PriceError, match="did not answer"):
+        live_prices.node(BY_NAME["Job"], raw)
+    assert Pricer(source, lambda name: policies().effective(name, {})).node(BY_NAME["Job"], raw)
+    source.reason = NOT_SERVED
+    assert live_prices.node(BY_NAME["Job"], raw)
 
 
 class Blind(ObjectSetSource):

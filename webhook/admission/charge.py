@@ -91,8 +91,8 @@ class _Cashier:
         unknown = bill.unknown
         if bill.failed and facts.phase is Phase.REVIEW:
             unknown += bill.failed  # nobody can send a file again: what is not known is said
-        elif bill.failed:
-            return _Paid(undecided="; ".join(bill.failed))
+        elif failed := bill.failed + (bill.unlisted if self._ledger.is_live else ()):
+            return _Paid(undecided="; ".join(failed))
         paid: list[tuple[str, str]] = []
         found: list[Violation] = []
         versions: list[str] = []

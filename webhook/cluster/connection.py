@@ -16,6 +16,8 @@ import urllib3
 from kubernetes import client, config
 from urllib3.response import BaseHTTPResponse
 
+from webhook.facts.source import NOT_SERVED
+
 # A kubeconfig or service account that cannot be used, for roots that say so.
 ConfigError = config.ConfigException
 
@@ -154,7 +156,7 @@ def _classify(status: int, body: bytes) -> Read:
         details = reply.get("details") if isinstance(reply, dict) else None
         if isinstance(details, dict) and details.get("name"):
             return Read(ReadState.NOT_FOUND)
-        return Read(ReadState.NOT_SERVED, reason="the API server does not serve this resource")
+        return Read(ReadState.NOT_SERVED, reason=NOT_SERVED)
     words = {
         401: "Muster's credentials were refused",
         403: "Muster may not read this (RBAC)",

@@ -104,7 +104,7 @@ class Reconciler:
         source = ClusterSource(self._connection, None)
         policies = self._policies()
         version = policies.version
-        pricer = Pricer(source, lambda namespace: _effective(policies, census, source, namespace))
+        pricer = Pricer(source, lambda namespace: _effective(policies, census, source, namespace), is_live=True)
         recounter = Recounter(
             self._store,
             census,

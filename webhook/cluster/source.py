@@ -11,7 +11,7 @@ import msgspec
 
 from webhook.cluster.connection import PAGE_OBJECT_COUNT, Connection, Read, ReadState
 from webhook.cluster.store import StoreReader
-from webhook.facts.source import Absent, Answer, Found, Query, Unknown
+from webhook.facts.source import NOT_SERVED, Absent, Answer, Found, Query, Unknown
 from webhook.objects.kinds import BY_NAME, Kind
 
 # A live list longer than this is not worth a request's time: the rule that asked is undecided, and says so.
@@ -81,7 +81,7 @@ class ClusterSource:
     def _read(self, kind: Kind, path_of: Any, deadline: float) -> Read:
         """GET in the first version that is served; the one that answered is remembered."""
         known = self._version_by_kind.get(kind.kind)
-        read = Read(ReadState.NOT_SERVED, reason="the API server does not serve this resource")
+        read = Read(ReadState.NOT_SERVED, reason=NOT_SERVED)
         for version in (known,) if known else kind.versions:
             now = time.monotonic()
             if now < self._broken_until:

@@ -40,6 +40,10 @@ class Absent:
     """Confirmed: a live read said 404, or a set declared complete does not hold it."""
 
 
+NOT_SERVED = "the API server does not serve this resource"
+"""In the reason of an Unknown: there can be none of them, now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unknown:
     reason: str

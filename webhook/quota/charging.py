@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from webhook.facts.model import Facts, Operation
+from webhook.facts.source import NOT_SERVED
 from webhook.facts.surroundings import Surroundings
 from webhook.facts.use import is_own_word
 from webhook.objects import core
@@ -46,12 +47,14 @@ _CLAIMS_PATH = SPEC / "resourceClaims"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
     """charges: to be reserved. detached: see Reservation. unknown: why something could not be counted, in words; failed:
-    why the bill itself cannot be made now, so that the request has to be sent again."""
+    why the bill itself cannot be made now, so that the request has to be sent again; unlisted: the same, in a live cluster
+    (a set of files seldom has all PriorityClasses and DeviceClasses)."""
 
     charges: tuple[Charge, ...] = ()
     detached: bool = False
     unknown: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
+    unlisted: tuple[str, ...] = ()
 
 
 def bill_of(facts: Facts) -> Bill:
@@ -177,12 +180,13 @@ def _known_owner(reference: core.OwnerReference | None) -> str | None:
 # ---- prices from the surroundings -------------------------------------------------------------------------------
 class SurroundingPrices:
     """Implements usage.Prices. A question that cannot be answered is in `failed`; one whose answer is "no such thing yet"
-    in `unknown`: it costs nothing until there is one."""
+    in `unknown`: it costs nothing until there is one. unlisted: see Bill."""
 
     def __init__(self, surroundings: Surroundings, policy: EffectivePolicy, namespace: str) -> None:
         self._surroundings, self._policy, self._namespace = surroundings, policy, namespace
         self.unknown: list[str] = []
         self.failed: list[str] = []
+        self.unlisted: list[str] = []
 
     def bill(self, charges: tuple[Charge, ...], *, detached: bool = False) -> Bill:
         return Bill(
@@ -190,6 +194,7 @@ class SurroundingPrices:
             detached=detached,
             unknown=tuple(dict.fromkeys(self.unknown)),
             failed=tuple(dict.fromkeys(self.failed)),
+            unlisted=tuple(dict.fromkeys(self.unlisted)),
         )
 
     def tier_of(self, pod_set: PodSet, group: LeafGroup | None) -> str | None:
@@ -274,13 +279,19 @@ class SurroundingPrices:
         if not self._policy.tiers:
             return None
         looked = self._surroundings.priority_classes()
+        self._note_unlisted("PriorityClasses", looked.unknown)
         defaults = [item for item in looked.value or () if item.global_default]
         return min(defaults, key=lambda item: item.value).metadata.name if defaults else None
 
+    def _note_unlisted(self, what: str, reason: str | None) -> None:
+        if reason is not None and NOT_SERVED not in reason:
+            self.unlisted.append(f"the {what}: {reason}")
+
     def _mapped(self) -> dict[str, str]:
-        """DeviceClass -> its extended resource. Where classes cannot be listed, devices count under the name they are
-        asked for by."""
+        """DeviceClass -> its extended resource. Where there are no such classes, devices count under the name they are asked
+        for by."""
         looked = self._surroundings.device_classes()
+        self._note_unlisted("DeviceClasses", looked.unknown)
         mapped = {}
         for item in looked.value or ():
             resource = (item.spec or {}).get("extendedResourceName")

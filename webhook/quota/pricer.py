@@ -66,9 +66,13 @@ class Memory:
 
 
 class Pricer:
-    """raw object -> Node, by the rules of webhook.quota. effective: the policy of a namespace, now."""
+    """raw object -> Node, by the rules of webhook.quota. effective: the policy of a namespace, now. is_live: the source is a
+    cluster, where whatever there is can be listed."""
 
-    def __init__(self, source: FactSource, effective: Callable[[str], EffectivePolicy]) -> None:
+    def __init__(
+        self, source: FactSource, effective: Callable[[str], EffectivePolicy], *, is_live: bool = False
+    ) -> None:
+        self._is_live = is_live
         self._memory = Memory(source)
         self._effective = effective
 
@@ -119,7 +123,7 @@ class Pricer:
             if not surroundings.missing:
                 break
             answers |= ask_all(self._memory, surroundings.missing, fresh=False, deadline=deadline)
-        return charges, prices.failed
+        return charges, [*prices.failed, *(prices.unlisted if self._is_live else ())]
 
 
 def _still_counts(obj: core.Base, raw: Mapping[str, Any], node: Node) -> bool:
