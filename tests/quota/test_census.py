@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders import GPU
 from webhook.quota.book import Counted
-from webhook.quota.census import LINGER_SECONDS, TERMINATING_SECONDS_MAX, Census, Node
+from webhook.quota.census import BEHIND_SECONDS_MAX, LINGER_SECONDS, TERMINATING_SECONDS_MAX, Census, Node
 from webhook.quota.usage import Charge, Joining
 
 
@@ -95,6 +95,29 @@ def test_what_shrinks_or_goes_counts_a_moment_longer(census: Census, clock: Cloc
     assert used(census) == 1
     clock.now += LINGER_SECONDS + 0.1
     assert used(census) == 0
+
+
+def test_what_goes_counts_on_while_a_watch_is_broken(census: Census, clock: Clock) -> None:
+    """The watch of Pods breaks, a Job is created, its Pods start, and it is deleted: its Pods run until their grace is over."""
+    census.fall_behind("Pod")
+    census.put(node("job", 8))
+    clock.now += 10.0
+    census.remove("job")
+    clock.now += 10.0
+    assert used(census) == 8
+
+    census.replace_kind("Pod", [node(f"p{number}", 1, "Pod", "job") for number in range(3)], clock.now)
+    clock.now += LINGER_SECONDS
+    assert used(census) == 3
+
+    # ...but not for ever: a kind that Muster may no longer watch keeps nothing in the books.
+    census.fall_behind("Pod")
+    census.put(node("b", 4))
+    census.remove("b")
+    clock.now += BEHIND_SECONDS_MAX
+    used(census)
+    clock.now += LINGER_SECONDS
+    assert used(census) == 3
 
 
 def test_orphans_are_tops(census: Census, clock: Clock) -> None:

@@ -75,8 +75,20 @@ def live(name: str, gpus: int, uid: str) -> dict[str, Any]:
     return gold_job(name, pods=1, gpus=gpus).uid(uid).set("metadata.generation", 1).dict()
 
 
-def run(script: Script, kind: str = "Job") -> Census:
-    census = Census()
+class Recorded(Census):
+    """Notes which kinds fell behind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.behind: list[str] = []
+
+    def fall_behind(self, kind: str) -> None:
+        self.behind.append(kind)
+        super().fall_behind(kind)
+
+
+def run(script: Script, kind: str = "Job") -> Recorded:
+    census = Recorded()
     said: list[str] = []
     feed = Feed(script, census, pricer(), kind, stop=script.stop, report=lambda word, _: said.append(word))  # type: ignore[arg-type]
     feed.run()
@@ -105,7 +117,10 @@ def test_a_compacted_watch_is_listed_again() -> None:
 def test_a_broken_watch_is_listed_again(trouble: Exception) -> None:
     script = Script([[live("a", 1, "u1")], [live("a", 1, "u1"), live("b", 2, "u2")]], [trouble, []])
 
-    assert used(run(script)) == 3
+    census = run(script)
+
+    assert used(census) == 3
+    assert census.behind == ["Job"]
 
 
 def test_events_are_followed() -> None:

@@ -84,8 +84,10 @@ class Feed:
                     continue
                 self._watch(version)
             except GoneError:
+                self._census.fall_behind(self._kind.kind)
                 self._report("quota-watch-gone", {"kind": self._kind.kind})
             except (WatchError, PriceError, msgspec.DecodeError, msgspec.ValidationError, OSError) as error:
+                self._census.fall_behind(self._kind.kind)
                 failures += 1
                 price_failures += isinstance(error, PriceError)
                 self._report("quota-watch-failed", {"kind": self._kind.kind, "reason": str(error)})

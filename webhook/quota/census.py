@@ -31,6 +31,10 @@ LINGER_SECONDS = 0.5
 """What shrinks or goes counts so much longer. Watches of different kinds are not in step: the Pods that a Job left behind
 may be seen a moment after its end."""
 
+BEHIND_SECONDS_MAX = 90.0
+"""While the watch of a kind is broken, whatever shrinks or goes counts on, so long at most: a Job's Pods may have come and not
+been seen before their Job was deleted."""
+
 TERMINATING_SECONDS_MAX = 900.0
 """A Pod that is being deleted for so much longer than its grace period, by the leader's clock, sits on a node that is gone.
 Beside the grace period, which is the tenant's word: for as long as it says, the Pod may run on. Longer than the five minutes
@@ -84,6 +88,7 @@ class Census:
         self._deleting_since: dict[str, float] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
         self._listed_at: dict[str, float] = {}
+        self._behind_since: dict[str, float] = {}
         # What a namespace counts, until something in it changes: trees of owners never leave their namespace.
         self._present: dict[str, _Namespace] = {}
 
@@ -98,7 +103,13 @@ class Census:
             for node in new.values():
                 self._put(node)
             self._listed_at[kind] = started_at
+            self._behind_since.pop(kind, None)
         self._on_change()
+
+    def fall_behind(self, kind: str) -> None:
+        """The watch of this kind is broken, until the next list."""
+        with self._lock:
+            self._behind_since.setdefault(kind, self._clock())
 
     def put(self, node: Node) -> None:
         with self._lock:
@@ -140,6 +151,9 @@ class Census:
         """Everything as it counts now, unchanging: what is counted and what becomes of reservations must rest on one view."""
         with self._lock:
             now = self._clock()
+            if any(now - since < BEHIND_SECONDS_MAX for since in self._behind_since.values()):
+                for ghost in self._ghosts.values():
+                    ghost.until = max(ghost.until, now + LINGER_SECONDS)
             for uid in [uid for uid, ghost in self._ghosts.items() if ghost.until <= now]:
                 self._touch(self._ghosts.pop(uid).node.namespace)
             for uid in self._deleting_since:
