@@ -5,16 +5,18 @@ Reservations lapse after 8 s here, as in the other live tests of quotas.
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.builders import GPU
+from tests.builders import GPU, claim, deployment
 from tests.cluster.client import MERGE_PATCH
 from tests.cluster.cluster import Cluster
-from tests.live.quota_cluster import QUOTAS, Replicas, books, gold, quota, repeated, settled
+from tests.live.quota_cluster import QUOTAS, Replicas, books, crowd, edit, gold, jobs, quota, repeated, settled
 
 pytestmark = pytest.mark.processes
 
@@ -93,7 +95,7 @@ def test_a_count_edited_by_hand_is_put_right(cluster: Cluster, namespace: str, s
         {GPU: 2**63 - 1, "memory": "9E", "cpu": "9223372036854775807"},
         {"example.com/nobody-knows": 5, "hugepages-2Mi": "1", "largest-gang": "0"},
         {"a.deviceclass.resource.k8s.io/devices": "0", f"{'x' * 253}/{'Y' * 62}": 1},
-        {f"example.com/r{number}": "1Ei" for number in range(32)},
+        {f"example.com/r{number}": "1Gi" for number in range(32)},
     ],
     ids=["tiny and huge", "the largest", "unknown", "long", "many"],
 )
@@ -119,3 +121,111 @@ def test_a_name_in_hard_that_no_resource_has_is_refused(cluster: Cluster, namesp
 
     assert answer.status == 422, answer.body
     assert "must be names of resources" in str(answer.body)
+
+
+# ---- what other admission adds ----------------------------------------------------------------------------------
+def test_a_limit_range_does_not_make_a_job_pay_twice(cluster: Cluster, namespace: str) -> None:
+    """Its defaults are in the Pods and not in the template. Before, each Pod had to pay its GPUs again, and a Job that was
+    admitted into the last places never got one."""
+    limits = {"limits": [{"type": "Container", "defaultRequest": {"cpu": "1", "memory": "1Gi"}}]}
+    raw = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "defaults"}, "spec": limits}
+    cluster.api.create(raw, namespace).expect(201)
+    with quota(cluster, namespace, [namespace], {GPU: 16, "cpu": 2}):
+        repeated(lambda: cluster.api.create(gold("train", pods=2, gpus=8).dict(), namespace)).expect(201)
+
+        cluster.wait_for(lambda: len(cluster.pods(namespace)) == 2, 30, "both Pods")
+        assert settled(cluster, namespace) == 16
+        assert settled(cluster, namespace, "cpu") == 2
+
+
+def test_a_claim_that_all_replicas_name_is_used_once(cluster: Cluster, namespace: str) -> None:
+    device_class = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "shared.example.com"},
+    }
+    cluster.api.create({**device_class, "spec": {}}).expect(201, 409)
+    one = claim("one", "shared.example.com").unset("metadata.namespace").dict()
+    cluster.api.create(one, namespace).expect(201)
+    hard = "shared.example.com.deviceclass.resource.k8s.io/devices"
+    top = deployment("serve").replicas(3).priority_class("train-gold").pod_claim("g", claim="one")
+    with quota(cluster, namespace, [namespace], {hard: 1}):
+        answer = repeated(lambda: cluster.api.create(top.unset("metadata.namespace").dict(), namespace))
+        answer.expect(201)
+
+        cluster.wait_for(lambda: len(cluster.pods(namespace)) == 3, 30, "all Pods")
+        assert settled(cluster, namespace, hard) == 1
+        assert books(cluster, namespace)["conditions"][1]["status"] == "False"
+
+
+# ---- the quota itself ---------------------------------------------------------------------------------------------
+def test_ordinary_changes_pass_whatever_the_quota_is_like(cluster: Cluster, namespace: str) -> None:
+    """Labels, finalizers, status, shrinking and deletion of what is charged, with the quota far exceeded, and unreadable."""
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs/lives"
+    with quota(cluster, namespace, [namespace], {GPU: 16}):
+        held = gold("lives", pods=4, gpus=4).set("metadata.finalizers", ["example.com/held"])
+        repeated(lambda: cluster.api.create(held.dict(), namespace)).expect(201)
+        assert settled(cluster, namespace) == 16
+        edit(cluster, namespace, {GPU: 1})
+        for broken in (False, True):
+            if broken:
+                wrong = {"status": {"reservations": "x"}}
+                cluster.api.patch(f"{QUOTAS}/{namespace}/status", wrong, MERGE_PATCH).expect(200)
+            label = {"metadata": {"labels": {"broken": str(broken)}, "annotations": {"a": str(broken)}}}
+            cluster.api.patch(path, label, MERGE_PATCH).expect(200)
+            cluster.api.patch(f"{path}/status", {"status": {}}, MERGE_PATCH).expect(200)
+            cluster.api.patch(path, {"spec": {"parallelism": 2 if broken else 3}}, MERGE_PATCH).expect(200)
+            pod = cluster.pods(namespace)[0]["metadata"]["name"]
+            where = f"/api/v1/namespaces/{namespace}/pods/{pod}"
+            cluster.api.patch(where, label, MERGE_PATCH).expect(200)
+            cluster.api.delete(where, {"gracePeriodSeconds": 0}).expect(200)
+        cluster.api.delete(path, {"propagationPolicy": "Background"}).expect(200, 202)
+        cluster.api.patch(path, {"metadata": {"finalizers": None}}, MERGE_PATCH).expect(200)
+        cluster.wait_for(lambda: cluster.api.get(path).status == 404, 10, "the Job to be gone")
+
+
+def test_a_quota_made_anew_counts_what_lives(cluster: Cluster, namespace: str) -> None:
+    with quota(cluster, namespace, [namespace], {GPU: 16}):
+        cluster.api.create(gold("lives", gpus=12).dict(), namespace).expect(201)
+        assert settled(cluster, namespace) == 12
+    with quota(cluster, namespace, [namespace], {GPU: 16}):
+        assert books(cluster, namespace)["used"] == {GPU: "12"}
+        repeated(lambda: cluster.api.create(gold("more", gpus=5).dict(), namespace)).expect(403)
+
+
+def test_a_selector_that_changes_counts_the_others(cluster: Cluster, new_namespace: Callable[..., str]) -> None:
+    here, there = new_namespace(), new_namespace()
+    with quota(cluster, here, [here], {GPU: 16}), quota(cluster, f"{here}-2", [here, there], {GPU: 24}):
+        repeated(lambda: cluster.api.create(gold("a", gpus=12).dict(), here)).expect(201)
+        repeated(lambda: cluster.api.create(gold("b", gpus=8).dict(), there)).expect(201)
+        cluster.api.patch(f"{QUOTAS}/{here}", {"spec": {"namespaces": [there]}}, MERGE_PATCH).expect(200)
+
+        # Both quotas apply there now: 8 more would fit into the first, and 4 into the second.
+        refused = repeated(lambda: cluster.api.create(gold("c", gpus=8).dict(), there))
+        assert refused.status == 403, refused.body
+        assert settled(cluster, here) == 8
+        repeated(lambda: cluster.api.create(gold("d", gpus=4).dict(), there)).expect(201)
+        assert (settled(cluster, here), settled(cluster, f"{here}-2")) == (12, 24)
+
+
+def test_a_lease_that_is_taken_away_lets_nobody_past(cluster: Cluster, namespace: str) -> None:
+    """Somebody deletes it, again and again: both replicas lead, one after the other and at the same time."""
+    lease = "/apis/coordination.k8s.io/v1/namespaces/muster-system/leases/muster-tier-quotas"
+    stop = threading.Event()
+
+    def take() -> None:
+        while not stop.wait(0.7):
+            cluster.api.delete(lease)
+
+    thief = threading.Thread(target=take)
+    with quota(cluster, namespace, [namespace], {GPU: 20}):
+        thief.start()
+        try:
+            answers = crowd(cluster, namespace, [gold(f"j-{number}").dict() for number in range(60)])
+        finally:
+            stop.set()
+            thief.join()
+        assert len(jobs(cluster, namespace)) <= 20
+        # Who met a place that was only reserved for too long may have given up; nobody got 201 beyond.
+        assert sum(answer.status == 201 for answer in answers) == 20, Counter(answer.status for answer in answers)
+        assert settled(cluster, namespace, seconds=60) == 20
