@@ -15,6 +15,7 @@ from webhook.facts.model import Phase
 from webhook.facts.source import Answer, Query, Unknown
 from webhook.quota.book import Order
 from webhook.quota.ledger import Undecided
+from webhook.quota.model import HOLDER_COUNT_MAX, Holder
 from webhook.quota.store import StoreError
 from webhook.sources.folder import ObjectSetSource
 from webhook.verdict import Action
@@ -57,6 +58,20 @@ def test_holders_are_five_at_most_biggest_first_and_of_the_own_namespace() -> No
     assert message.endswith("In use: job/j7 (7), job/j6 (6), job/j5 (5), job/j4 (4), job/j3 (3), 11 by others")
     assert 'tier "gold" (TierQuota "all")' in message
     assert "secret" not in message
+
+
+def test_who_is_not_listed_does_not_read_that_it_is_others() -> None:
+    full = [
+        Holder(kind="Job", namespace=f"n{number}", name="x", amounts={GPU: 1}) for number in range(HOLDER_COUNT_MAX)
+    ]
+    stored = quota("all", namespaces=[], **{GPU: 200})
+
+    def in_use(holders: list[Holder]) -> str:
+        desk = Desk(replace(stored, used={GPU: 200}, holders=tuple(holders)))
+        return quota_denials(desk.judge(gold_job().dict()))[0]
+
+    assert in_use(full[:3]).endswith("In use: all by others")
+    assert in_use(full).endswith("In use: 200 by more objects than are listed")
 
 
 def _charge_elsewhere(desk: Desk, namespace: str) -> None:

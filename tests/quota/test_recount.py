@@ -10,10 +10,10 @@ import pytest
 from tests.builders import GPU
 from tests.quota.helpers import quota
 from webhook.policy.model import LabelSelector
-from webhook.quota.book import Order, reserve
+from webhook.quota.book import Order, notable, reserve
 from webhook.quota.census import LINGER_SECONDS, Census, Node
 from webhook.quota.ledger import KNOWN_SECONDS
-from webhook.quota.model import UNKNOWN_GENERATION, TierQuota, from_raw, status_of, texts
+from webhook.quota.model import HOLDER_COUNT_MAX, UNKNOWN_GENERATION, Holder, TierQuota, from_raw, status_of, texts
 from webhook.quota.recount import NOTICE_SECONDS, RESERVATION_SECONDS, Looked, NoJournal, Recounter, Seen
 from webhook.quota.store import InMemoryStore
 from webhook.quota.usage import Charge, Joining
@@ -202,6 +202,21 @@ def test_an_unchanged_count_writes_nothing() -> None:
     version = leader.count().resource_version
 
     assert leader.count().resource_version == version
+
+
+def test_each_namespace_sees_its_biggest_holder() -> None:
+    """Of a hundred holders that are written, the first twenty namespaces had all, and everybody else read that all was in use
+    by others."""
+    holders = [
+        Holder(kind="Job", namespace=f"team-{team:03}", name=f"j{number}", amounts={GPU: number})
+        for team in range(80)
+        for number in range(1, 9)
+    ]
+
+    written = notable(quota(**{GPU: 100}), holders)
+
+    assert len(written) == HOLDER_COUNT_MAX
+    assert {item.namespace for item in written if item.name == "j8"} == {item.namespace for item in holders}
 
 
 def test_absurd_amounts_are_written_once() -> None:

@@ -7,6 +7,7 @@ happens to exactly the version that was read.
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -270,26 +271,30 @@ def _writable(quota: TierQuota, group: OpenGroup) -> OpenGroup:
 
 
 def notable(quota: TierQuota, holders: Iterable[Holder]) -> tuple[Holder, ...]:
-    """The holders to write down for texts: the biggest of each namespace, of as many namespaces as there is room for."""
+    """The holders to write down for texts: of each namespace the biggest, then of each the next, while there is room."""
     by_namespace: dict[str, list[Holder]] = {}
     for holder in holders:
         by_namespace.setdefault(holder.namespace, []).append(holder)
-    result: list[Holder] = []
-    for namespace in sorted(by_namespace):
-        biggest: dict[str, Holder] = {}
-        for name in quota.hard:
-            ranked = sorted(
-                (item for item in by_namespace[namespace] if item.amounts.get(name)),
-                key=lambda item, name=name: (-item.amounts[name], item.kind, item.name),  # type: ignore[misc]
-            )
-            biggest |= {f"{item.kind}/{item.name}": item for item in ranked[:HOLDERS_PER_NAMESPACE]}
-        result += [
-            msgspec.structs.replace(
-                item,
-                amounts={
-                    name: min(item.amounts[name], most(name)) for name in sorted(quota.hard) if item.amounts.get(name)
-                },
-            )
-            for item in biggest.values()
-        ]
-    return tuple(result[:HOLDER_COUNT_MAX])
+    rows = [_biggest(quota, by_namespace[namespace]) for namespace in sorted(by_namespace)]
+    turns = (item for turn in itertools.zip_longest(*rows) for item in turn if item is not None)
+    return tuple(
+        msgspec.structs.replace(
+            item,
+            amounts={
+                name: min(item.amounts[name], most(name)) for name in sorted(quota.hard) if item.amounts.get(name)
+            },
+        )
+        for item in itertools.islice(turns, HOLDER_COUNT_MAX)
+    )
+
+
+def _biggest(quota: TierQuota, holders: Sequence[Holder]) -> list[Holder]:
+    """Of one namespace, by each name in `hard`."""
+    biggest: dict[str, Holder] = {}
+    for name in quota.hard:
+        ranked = sorted(
+            (item for item in holders if item.amounts.get(name)),
+            key=lambda item, name=name: (-item.amounts[name], item.kind, item.name),  # type: ignore[misc]
+        )
+        biggest |= {f"{item.kind}/{item.name}": item for item in ranked[:HOLDERS_PER_NAMESPACE]}
+    return list(biggest.values())

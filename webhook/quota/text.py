@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from webhook.objects.words import plural
 from webhook.quota.book import Shortfall
 from webhook.quota.charging import RULE
-from webhook.quota.model import Holder, TierQuota, amount_text
+from webhook.quota.model import HOLDER_COUNT_MAX, Holder, TierQuota, amount_text
 from webhook.quota.usage import GANGS, LARGEST_GANG, PODS, Charge, add
 from webhook.verdict import Action, Violation
 
@@ -87,7 +87,9 @@ def _holders(found: Shortfall, namespace: str) -> str:
     shown = mine[:HOLDERS_SHOWN_MAX]
     words = [f"{holder} ({amount_text(name, holder.amounts[name])})" for holder in shown]
     rest = found.in_use - sum(holder.amounts[name] for holder in shown)
-    if rest > 0:
+    if rest > 0 and not words and len(found.quota.holders) >= HOLDER_COUNT_MAX:
+        words.append(f"{amount_text(name, rest)} by more objects than are listed")
+    elif rest > 0:
         words.append(f"{amount_text(name, rest)} by others" if words else "all by others")
     return ", ".join(words)
 
