@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -28,11 +28,11 @@ from webhook.cluster import census_feed
 from webhook.cluster.census_feed import Feed
 from webhook.cluster.connection import GoneError, Read, ReadState, WatchError
 from webhook.cluster.lease import DURATION_SECONDS, Lease
-from webhook.cluster.reconciler import look
+from webhook.cluster.reconciler import EventJournal, look
 from webhook.facts.source import NOT_SERVED, Answer, Query, Unknown
 from webhook.objects.kinds import BY_NAME
 from webhook.quota.census import LINGER_SECONDS, Census
-from webhook.quota.model import Reservation
+from webhook.quota.model import Reservation, TierQuota
 from webhook.quota.pricer import PriceError, Pricer
 from webhook.quota.recount import Seen
 from webhook.sources.folder import ObjectSetSource
@@ -395,6 +395,28 @@ def test_a_basic_group_s_claim_lives_once() -> None:
     ]  # fmt: skip
 
     assert devices(list(pods), template, group.dict()) == 1
+
+
+def test_drift_is_an_event_once_a_minute_and_always_in_the_log() -> None:
+    said: list[str] = []
+
+    class Posts:
+        bodies: ClassVar[list[dict[str, Any]]] = []
+
+        def send(self, method: str, path: str, body: dict[str, Any], seconds: float) -> tuple[int, bytes]:
+            self.bodies.append(body)
+            return 201, b""
+
+    posts = Posts()
+    journal = EventJournal(posts, lambda word, _: said.append(word), None)  # type: ignore[arg-type]
+    first, second = (TierQuota(name=name, uid=name, tier="gold", hard={GPU: 1}) for name in ("a", "b"))
+
+    for _ in range(50):
+        journal.drift(first, {GPU: 1})
+    journal.drift(second, {GPU: 1})
+
+    assert [body["involvedObject"]["name"] for body in posts.bodies] == ["a", "b"]
+    assert said == ["quota-drift-repaired"] * 51
 
 
 # ---- the look before a reservation lapses --------------------------------------------------------------------------

@@ -38,6 +38,7 @@ CALM_SECONDS = 0.25
 POLL_SECONDS = 0.5
 """Without any change the books are looked at so often: a new quota, an edited limit, a reservation whose time is up."""
 RETRY_SECONDS = 0.05
+EVENT_SECONDS = 60.0
 READ_SECONDS_MAX = 3.0
 EVENTS_PATH = "/api/v1/namespaces/default/events"
 
@@ -211,6 +212,7 @@ class EventJournal:
 
     def __init__(self, connection: Connection, report: Report, inner: Journal | None) -> None:
         self._connection, self._report, self._inner = connection, report, inner
+        self._said_at: dict[str, float] = {}
 
     def lapsed(self, quota: TierQuota, reservations: Sequence[Reservation]) -> None:
         self._report("quota-reservations-lapsed", {"quota": quota.name, "count": len(reservations)})
@@ -218,13 +220,17 @@ class EventJournal:
             self._inner.lapsed(quota, reservations)
 
     def drift(self, quota: TierQuota, amounts: Mapping[str, int]) -> None:
+        """Always in the log and the metrics; as an Event once a minute at most, since a rolling update has many."""
         words = ", ".join(f"{amount_text(name, amounts[name])} {name}" for name in sorted(amounts))
         self._report("quota-drift-repaired", {"quota": quota.name, "amounts": words})
-        self._event(
-            quota,
-            f"{words} live that were never charged, and are counted now: created while Muster did not answer or before "
-            "the quota, or Pods beyond a plan, such as the surge of a rolling update",
-        )
+        now = time.monotonic()
+        if now - self._said_at.get(quota.uid, float("-inf")) >= EVENT_SECONDS:
+            self._said_at[quota.uid] = now
+            self._event(
+                quota,
+                f"{words} live that were never charged, and are counted now: created while Muster did not answer or "
+                "before the quota, or Pods beyond a plan, such as the surge of a rolling update",
+            )
         if self._inner is not None:
             self._inner.drift(quota, amounts)
 
