@@ -29,11 +29,11 @@ from webhook.cluster.census_feed import Feed
 from webhook.cluster.connection import GoneError, Read, ReadState, WatchError
 from webhook.cluster.lease import DURATION_SECONDS, Lease
 from webhook.cluster.reconciler import EventJournal, look
-from webhook.facts.source import NOT_SERVED, Answer, Query, Unknown
+from webhook.facts.source import NOT_SERVED, Answer, Found, Query, Unknown
 from webhook.objects.kinds import BY_NAME
 from webhook.quota.census import LINGER_SECONDS, Census
 from webhook.quota.model import Reservation, TierQuota
-from webhook.quota.pricer import PriceError, Pricer
+from webhook.quota.pricer import Memory, PriceError, Pricer
 from webhook.quota.recount import Seen
 from webhook.sources.folder import ObjectSetSource
 
@@ -326,6 +326,29 @@ def test_what_was_absent_is_asked_for_again() -> None:
     assert devices() == 0
     prices._memory._source = ObjectSetSource([*CLASSES, claim_template("soon").dict()], complete=True)
     assert devices() == 1
+
+
+def test_a_group_that_is_made_anew_is_another_one_within_a_second() -> None:
+    """kubectl delete -f gang.yaml && kubectl create -f gang.yaml: the Pods that ended were priced by the old group, and the new
+    ones joined it, too, for ten seconds or for as long as they were pending."""
+    now = [0.0]
+
+    def group(uid: str) -> ObjectSetSource:
+        return ObjectSetSource([pod_group("gang").gang(2).uid(uid).dict()], complete=True)
+
+    memory = Memory(group("old"), lambda: now[0])
+    query = Query("PodGroup", "team-a", "gang")
+
+    def uid() -> str:
+        answer = memory.ask(query, fresh=False, deadline=0.0)
+        assert isinstance(answer, Found)
+        assert isinstance(answer.value, dict)
+        return str(answer.value["metadata"]["uid"])
+
+    assert uid() == "old"
+    memory._source = group("new")
+    now[0] = 1.1
+    assert uid() == "new"
 
 
 def test_a_pod_s_grace_is_read() -> None:

@@ -33,6 +33,8 @@ UNPRICED = -1
 
 READ_SECONDS_MAX = 2.0
 MEMORY_SECONDS = 10.0
+GROUP_MEMORY_SECONDS = 1.0
+"""Of a PodGroup: it may be deleted and made anew, and Pods that are priced by the old one open no places in the new one."""
 MEMORY_COUNT_MAX = 10_000
 
 
@@ -46,7 +48,7 @@ class PriceError(Exception):
 
 
 class Memory:
-    """A FactSource that asks again only after `MEMORY_SECONDS`: a thousand Jobs name the same few classes and templates. What is
+    """A FactSource that asks again only after a while (`MEMORY_SECONDS`): a thousand Jobs name the same few classes and templates. What is
     absent is asked for every time: it may be there a moment later, and what was priced without it stays as it is."""
 
     def __init__(self, source: FactSource, clock: Callable[[], float] = time.monotonic) -> None:
@@ -56,7 +58,7 @@ class Memory:
     def ask(self, query: Query, *, fresh: bool, deadline: float) -> Answer:
         at, answer = self._answers.get(query, (float("-inf"), Absent()))
         now = self._clock()
-        if fresh or now - at > MEMORY_SECONDS:
+        if fresh or now - at > (GROUP_MEMORY_SECONDS if query.kind == "PodGroup" else MEMORY_SECONDS):
             answer = self._source.ask(query, fresh=fresh, deadline=deadline)
             if isinstance(answer, Found):
                 if len(self._answers) > MEMORY_COUNT_MAX:
