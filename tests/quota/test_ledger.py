@@ -26,13 +26,16 @@ from webhook.quota.ledger import (
 )
 from webhook.quota.model import (
     DETACHED_COUNT_MAX,
+    GROUP_COUNT_MAX,
     NAMESPACE_RESERVATION_COUNT_MAX,
     RESERVATION_COUNT_MAX,
+    OpenGroup,
     Reservation,
     TierQuota,
     from_raw,
 )
 from webhook.quota.store import InMemoryStore, StoreError, Written
+from webhook.quota.usage import Joining
 
 _IDS = itertools.count()
 
@@ -238,6 +241,20 @@ def test_children_that_people_wrote_do_not_fill_the_books() -> None:
     assert "500 live objects already whose ownerReferences a person wrote" in undecided.reason
     assert isinstance(charge(ledger, order(1)), Granted)
     assert isinstance(charge(ledger, order(1), seconds=0.7), Undecided)  # that was the last place of all
+
+
+def test_more_bare_gangs_than_the_books_hold_are_not_let_in() -> None:
+    """Each is a line as long as it has a member: tens of thousands, of one small Pod each, would be more than etcd takes."""
+    groups = tuple(OpenGroup(uid=f"g{number}") for number in range(GROUP_COUNT_MAX))
+    ledger = Ledger(InMemoryStore([replace(quota(**{GPU: 16}), groups=groups)]))
+
+    def join(uid: str) -> Outcome:
+        joining = Joining(group_uid=uid, group_name=uid, min_count=1, pod_count=1, per_pod={GPU: 1})
+        return charge(ledger, order(0, joining=(joining,)), seconds=0.7)
+
+    assert isinstance(join("another"), Undecided)
+    assert isinstance(join("g7"), Granted)
+    assert isinstance(charge(ledger, order(1)), Granted)
 
 
 def test_full_books_are_undecided_not_refused() -> None:

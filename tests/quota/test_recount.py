@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -10,10 +11,22 @@ import pytest
 from tests.builders import GPU
 from tests.quota.helpers import quota
 from webhook.policy.model import LabelSelector
-from webhook.quota.book import Order, notable, reserve
+from webhook.quota.book import Counted, Fate, Order, notable, recounted, reserve
 from webhook.quota.census import LINGER_SECONDS, Census, Node
 from webhook.quota.ledger import KNOWN_SECONDS
-from webhook.quota.model import HOLDER_COUNT_MAX, UNKNOWN_GENERATION, Holder, TierQuota, from_raw, status_of, texts
+from webhook.quota.model import (
+    DETACHED_COUNT_MAX,
+    HOLDER_COUNT_MAX,
+    RESERVATION_COUNT_MAX,
+    UNKNOWN_GENERATION,
+    Holder,
+    OpenGroup,
+    Reservation,
+    TierQuota,
+    from_raw,
+    status_of,
+    texts,
+)
 from webhook.quota.recount import NOTICE_SECONDS, RESERVATION_SECONDS, Looked, NoJournal, Recounter, Seen
 from webhook.quota.store import InMemoryStore
 from webhook.quota.usage import Charge, Joining
@@ -202,6 +215,25 @@ def test_an_unchanged_count_writes_nothing() -> None:
     version = leader.count().resource_version
 
     assert leader.count().resource_version == version
+
+
+def test_books_stay_small_enough_to_be_written() -> None:
+    groups = [OpenGroup(uid=f"g{number}", open=1, per_pod={GPU: 1}) for number in range(100_000)]
+    lines = [reservation(number) for number in range(RESERVATION_COUNT_MAX + DETACHED_COUNT_MAX)]
+    stored = quota(**{GPU: 16}).with_reservations(lines)
+    holders = [Holder(kind="Job", namespace=f"n{n}", name="x" * 63, amounts={GPU: n}) for n in range(10_000)]
+
+    counted = recounted(stored, Counted(holders=holders, groups=groups), lambda _: Fate.KEEP, "me").quota
+
+    assert len(json.dumps(status_of(counted))) < 1_200_000
+
+
+def reservation(number: int) -> Reservation:
+    uid = f"{number:08}-0000-0000-0000-000000000000"
+    name = f"a-rather-long-name-of-a-job-in-a-cluster-{number}"
+    return Reservation(
+        id=f"{number:016}", uid=uid, kind="Job", namespace="a-team", name=name, amounts={GPU: 8, "cpu": 1}
+    )
 
 
 def test_each_namespace_sees_its_biggest_holder() -> None:

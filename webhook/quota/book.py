@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from webhook.quota.model import (
+    GROUP_COUNT_MAX,
     HOLDER_COUNT_MAX,
     HOLDERS_PER_NAMESPACE,
     Holder,
@@ -213,7 +214,8 @@ def recounted(
         quota,
         used=used,
         reservations=tuple(kept.values()),
-        groups=tuple(_writable(quota, group) for group in counted.groups),
+        # One that is left out is opened again by its next Pod, which asks for too much, never for too little.
+        groups=tuple(_writable(quota, group) for group in counted.groups[:GROUP_COUNT_MAX]),
         holders=notable(quota, counted.holders),
         counted_scope=quota.scope,
         counted_by=leader,

@@ -28,6 +28,7 @@ from webhook.quota import book
 from webhook.quota.book import Order, Shortfall
 from webhook.quota.model import (
     DETACHED_COUNT_MAX,
+    GROUP_COUNT_MAX,
     NAMESPACE_RESERVATION_COUNT_MAX,
     RESERVATION_COUNT_MAX,
     TierQuota,
@@ -391,6 +392,10 @@ def _closed(quota: TierQuota, order: Order) -> str:
             f'TierQuota "{quota.name}" has {NAMESPACE_RESERVATION_COUNT_MAX} charges of namespace "{order.namespace}" '
             "that nobody has confirmed"
         )
+    if order.joining and len(quota.groups) >= GROUP_COUNT_MAX:
+        known = {group.uid for group in quota.groups}
+        if any(joining.group_uid not in known for joining in order.joining):
+            return f'TierQuota "{quota.name}" counts {GROUP_COUNT_MAX} live PodGroups already that people made'
     if order.detached and quota.detached_count >= DETACHED_COUNT_MAX:
         return (
             f'TierQuota "{quota.name}" counts {DETACHED_COUNT_MAX} live objects already whose ownerReferences a person '

@@ -35,6 +35,10 @@ NAMESPACE_RESERVATION_COUNT_MAX = RESERVATION_COUNT_MAX // 2
 DETACHED_COUNT_MAX = 500
 """Live children with an owner reference that a person wrote, in one quota's books: each is a line for as long as it lives."""
 
+GROUP_COUNT_MAX = 4000
+"""Bare gangs with live members in one quota's books, about 100 bytes each. Beyond, no new ones are let in: books that are larger
+than what etcd takes of one object could not be written any more, not even to make them smaller."""
+
 HOLDER_COUNT_MAX = 100
 """Holders that are written for texts, at most `HOLDERS_PER_NAMESPACE` of each namespace, about 120 bytes each."""
 
