@@ -20,13 +20,18 @@ from typing import Any
 import structlog
 
 from webhook.cluster.connection import Connection
+from webhook.cluster.device_use_feed import CLAIM, RULE, DeviceUseFeed
 from webhook.cluster.inventory_feed import InventoryFeed
+from webhook.cluster.inventory_kinds import USE_KINDS
 from webhook.cluster.marks_map import Keeper, MarksMap
+from webhook.cluster.pod_feed import KIND as POD
 from webhook.cluster.pod_feed import PodFeed
 from webhook.cluster.published import Files
 from webhook.cluster.reconciler import Policies, Reconciler, Report
+from webhook.cluster.side_files import Source
 from webhook.cluster.store import STORE_FILE, StoreWriter
-from webhook.cluster.watcher import pod_thread, threads
+from webhook.cluster.watcher import Sink, late_threads, threads
+from webhook.objects.kinds import BY_NAME, Kind
 from webhook.quota.recount import Journal
 
 BEAT_SECONDS = 1.0
@@ -53,7 +58,7 @@ def run(
     pods: bool = True,
     namespace: str = "muster-system",
 ) -> None:
-    """inventory: watch nodes and devices too; pods: and Pods, for "not now". namespace: Muster's own. Until SIGTERM, SIGINT or `stop`. Raises where the kubeconfig or the directory cannot be used at all."""
+    """inventory: watch nodes and devices too; pods: and Pods and the devices that claims hold, for "not now". namespace: Muster's own. Until SIGTERM, SIGINT or `stop`. Raises where the kubeconfig or the directory cannot be used at all."""
     stopping = stop or threading.Event()
     if stop is None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -65,8 +70,12 @@ def run(
 
     store = StoreWriter(snapshot_directory / STORE_FILE)
     connection = Connection(kubeconfig)
-    taken = PodFeed() if inventory and pods else None
-    feed = InventoryFeed(store, Files(snapshot_directory), pods=taken) if inventory else None
+    taken, use = PodFeed(), DeviceUseFeed()
+    late: dict[Kind, Sink] = {USE_KINDS[RULE]: use}
+    if pods:
+        late |= {BY_NAME[POD]: taken, USE_KINDS[CLAIM]: use}
+    beside: dict[str, Source] = {"pods": taken, "use": use}
+    feed = InventoryFeed(store, Files(snapshot_directory), beside=beside) if inventory else None
     running = list(threads(connection, store, stopping, report, inventory=feed))
     reconciler = _reconciler(connection, quotas, report)
     counting = None
@@ -76,8 +85,7 @@ def run(
     if feed is not None:
         marks = MarksMap(connection, namespace)
         leads = reconciler.is_leader if reconciler is not None else bool
-        if taken is not None:
-            running.append(pod_thread(connection, taken, stopping, report, feed.has_published))
+        running += late_threads(connection, late.items(), stopping, report, feed.has_published)
         keeper = Keeper(marks, feed, leads, report)
         running.append(threading.Thread(target=keeper.run, args=(stopping,), name="high-water", daemon=True))
         running.append(threading.Thread(target=feed.run, args=(stopping, report), name="inventory", daemon=True))

@@ -16,7 +16,7 @@ from cryptography import x509
 from tests.chart.conftest import CHART, Helm, JsonObject, Template, of_kind, only, template_words
 from webhook.admission.known import KNOWN
 from webhook.cli.policies import SHIPPED
-from webhook.cluster.inventory_kinds import INVENTORY_KINDS
+from webhook.cluster.inventory_kinds import INVENTORY_KINDS, USE_KINDS
 from webhook.cluster.marks_map import CONFIG_MAP
 from webhook.objects.kinds import KINDS
 from webhook.policy.load import LoadedPolicies, load_policies
@@ -282,7 +282,7 @@ def test_muster_may_read_exactly_the_kinds_it_knows(template: Template) -> None:
     }
 
     books = {("muster.dev", "tierquotas"), ("muster.dev", "tierquotas/status"), ("", "events")}
-    assert granted == {(kind.group, kind.plural) for kind in (*KINDS, *INVENTORY_KINDS)} | books
+    assert granted == {(kind.group, kind.plural) for kind in (*KINDS, *INVENTORY_KINDS, *USE_KINDS.values())} | books
     verbs = {tuple(rule["verbs"]): rule["resources"] for rule in only(objects, "ClusterRole")["rules"]}
     assert verbs.pop(("update",)) == ["tierquotas/status"]
     assert verbs.pop(("create",)) == ["events"]

@@ -11,11 +11,13 @@ import msgspec
 import pytest
 
 from webhook.cluster import inventory as inventory_module
+from webhook.cluster.device_use_feed import CLAIM, RULE, DeviceUseFeed
 from webhook.cluster.inventory import LiveInventory
 from webhook.cluster.inventory_feed import InventoryFeed
-from webhook.cluster.inventory_kinds import INVENTORY_KINDS, kept
+from webhook.cluster.inventory_kinds import INVENTORY_KINDS, USE_KINDS, kept
 from webhook.cluster.pod_feed import PodFeed
 from webhook.cluster.published import CHANGED, Files
+from webhook.cluster.side_files import Source
 from webhook.cluster.store import StoreReader, StoreWriter
 from webhook.inventory import tables
 from webhook.inventory.build import read_node
@@ -47,7 +49,9 @@ class Rig:
     def new_feed(self, *, marks: Marks | None = NO_MARKS) -> InventoryFeed:
         """An agent that has just started; its machine's clocks are an hour apart. marks: None if not loaded."""
         self.pods = PodFeed()
-        feed = InventoryFeed(self.writer, Files(self.folder), lambda: self.now, lambda: self.now + 3600, self.pods)
+        self.use = DeviceUseFeed()
+        beside: dict[str, Source] = {"pods": self.pods, "use": self.use}
+        feed = InventoryFeed(self.writer, Files(self.folder), lambda: self.now, lambda: self.now + 3600, beside)
         if marks is not None:
             feed.load(marks)
         return feed

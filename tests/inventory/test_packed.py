@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.feasibility.devices.objects import GPU, claim, gang, ready, request, resource_slice
+from tests.feasibility.devices.objects import GPU, NIC, claim, gang, ready, request, resource_slice
 from webhook.feasibility.engine import evaluate
 from webhook.feasibility.result import Infeasible
 from webhook.inventory import device_table, node_table
@@ -95,16 +95,11 @@ def inventory() -> DeviceInventory:
         reader.read_slice(resource_slice("b", GPU, [part], nodeName="b", sharedCounters=counters)),
         reader.read_slice(resource_slice("everywhere", GPU, [plain], allNodes=True)),
         reader.read_slice(resource_slice("c", GPU, [plain], nodeName="c", slices=2)),
+        reader.read_slice(resource_slice("d", NIC, [plain], nodeName="e", pool="nics of e")),
     ]
     former = [reader.read_slice(resource_slice("z", GPU, [plain | {"name": "was"}], nodeName="a"))]
-    rule = {
-        "metadata": {"name": "r"},
-        "spec": {"deviceSelector": {"driver": GPU}, "taint": {"key": "t", "effect": "NoExecute"}},
-    }
     classes = [{"metadata": {"name": "gpu"}, "spec": {"selectors": [{"cel": {"expression": "true"}}, {"new": {}}]}}]
-    result = {"driver": GPU, "pool": "a", "device": "d1"}
-    claims = [{"status": {"allocation": {"devices": {"results": [result]}}}}]
-    return assemble(slices, classes=classes, taint_rules=[rule], claims=claims, former=former)
+    return assemble(slices, classes=classes, former=former)
 
 
 def test_devices_come_back_as_they_were() -> None:
@@ -116,7 +111,7 @@ def test_devices_come_back_as_they_were() -> None:
     }
     assert list(map(asdict, after.shared)) == list(map(asdict, before.shared))
     assert {pool: sets for pool, sets in before.counters.items() if sets} == after.counters
-    for name in ("unclear", "classes", "allocated", "taint_rules", "groups", "identities"):
+    for name in ("unclear", "classes", "groups", "identities", "strays"):
         assert getattr(after, name) == getattr(before, name), name
     assert [[one.id for one in devices] for devices in after.group_devices] == [
         [one.id for one in devices] for devices in before.group_devices

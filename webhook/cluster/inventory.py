@@ -14,18 +14,20 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import structlog
 
 from webhook.cluster.published import CHANGED, Manifest, mapped
 from webhook.cluster.store import StoreReader
-from webhook.inventory import device_table, node_table, usage
+from webhook.inventory import device_table, device_use, node_table, usage
 from webhook.inventory.build import STABLE_SECONDS_MIN, Content, Notes, finish
+from webhook.inventory.device_use import NOTHING_KNOWN, DeviceUse, overlaid
 from webhook.inventory.devices import DeviceInventory
 from webhook.inventory.profile import settings_of
 from webhook.inventory.snapshot import HOLDS, ExtendedClass, Question, Snapshot, State
-from webhook.inventory.tables import base, prepare_like, reads_pods
+from webhook.inventory.tables import base, prepare_like, question_of
 from webhook.inventory.tables import node_table as table_of
 from webhook.inventory.usage import Usage
 from webhook.policy.model import Cluster
@@ -35,6 +37,10 @@ LOOK_SECONDS = 1.0
 FIRST_LOOK_SECONDS = 0.1
 NO_AGENT = "the agent does not watch Node objects at the moment"
 UNREADABLE = "the newest version of the inventory cannot be read"
+
+T = TypeVar("T")
+# Manifest, policy, and whether nothing lasting has changed for ten minutes.
+_MadeOf = tuple[Manifest, Cluster, bool]
 
 _log = structlog.get_logger("muster.inventory")
 
@@ -52,11 +58,12 @@ class LiveInventory:
         self._store, self._directory, self._cluster, self._clock = store, directory, cluster, clock
         self._current: Snapshot | None = None
         self._made: Snapshot | None = None
-        self._made_of: tuple[object, ...] = ()
-        self._pods = ""
+        self._made_of: _MadeOf | None = None
         self._nodes: tuple[str, node_table.NodeTable] | None = None
         self._devices: tuple[str, DeviceInventory | None] = ("", None)
         self._usage: tuple[str, Usage | None] = ("", None)
+        self._use: tuple[str, DeviceUse] = ("", NOTHING_KNOWN)
+        self._overlaid: tuple[tuple[str, str], DeviceInventory | None] = (("", ""), None)
         self._reported = ""
         self._taken: bytes | None = None
 
@@ -69,14 +76,14 @@ class LiveInventory:
         return replace(found, complete=State(False, CHANGED))
 
     def _is_newest(self) -> bool:
-        """Has the agent said nothing new but of Pods, which are for "not now" alone?"""
+        """Has the agent said nothing new but of what only warnings read?"""
         raw, taken = self._store.published(), self._taken
         if raw == taken:
             return True
         if raw is None or taken is None:
             return False
         newest, mine = (msgspec.json.decode(one, type=Manifest) for one in (raw, taken))
-        return msgspec.structs.replace(newest, pods="") == msgspec.structs.replace(mine, pods="")
+        return newest.core() == mine.core()
 
     def start(self) -> None:
         """Looks now and from then on, in a thread that ends with the process."""
@@ -121,23 +128,17 @@ class LiveInventory:
             return True
         try:
             nodes, devices = self._mapped(manifest)
-            taken = self._mapped_usage(manifest)
         except (OSError, ValueError, KeyError, msgspec.DecodeError):
             return False
+        taken, used = self._taken_pods(manifest.pods), self._used(devices, manifest)
         made = self._made
-        if made is not None and self._made_of == (
-            msgspec.structs.replace(manifest, pods=self._pods),
-            cluster,
-            is_stable,
-        ):
-            # Only Pods came or went: whatever does not read them stays.
-            prepared = {key: table for key, table in made.prepared.items() if not reads_pods(key)}
-            snapshot = replace(made, nodes=table_of(made).with_usage(taken), prepared=prepared)
+        if made is not None and _is_beside(made_of, self._made_of):
+            snapshot = _beside(made, taken, used)
         else:
-            snapshot = self._snapshot(manifest, cluster, nodes, devices, taken)
+            snapshot = self._snapshot(manifest, cluster, nodes, used, taken)
         if made is not None:
             prepare_like(snapshot, made)
-        self._made, self._made_of, self._pods = snapshot, made_of, manifest.pods
+        self._made, self._made_of = snapshot, made_of
         return True
 
     def _snapshot(
@@ -171,8 +172,41 @@ class LiveInventory:
             self._devices = (manifest.devices, found)
         return self._nodes[1], self._devices[1]
 
-    def _mapped_usage(self, manifest: Manifest) -> Usage | None:
-        if self._usage[0] != manifest.pods:
-            found = usage.unpacked(mapped(self._directory / manifest.pods)) if manifest.pods else None
-            self._usage = (manifest.pods, found)
+    def _taken_pods(self, name: str) -> Usage | None:
+        if self._usage[0] != name:
+            self._usage = (name, self._read_beside(name, usage.unpacked))
         return self._usage[1]
+
+    def _used(self, devices: DeviceInventory | None, manifest: Manifest) -> DeviceInventory | None:
+        """The devices as they are used today."""
+        if self._use[0] != manifest.use:
+            found = self._read_beside(manifest.use, device_use.unpacked)
+            self._use = (manifest.use, NOTHING_KNOWN if found is None else found)
+        made_of = (manifest.devices, manifest.use)
+        if self._overlaid[0] != made_of:
+            self._overlaid = (made_of, None if devices is None else overlaid(devices, self._use[1]))
+        return self._overlaid[1]
+
+    def _read_beside(self, name: str, unpacked: Callable[[memoryview], T]) -> T | None:
+        """What only warnings read: where it cannot be read it is not known, and denials rest on the rest."""
+        try:
+            return unpacked(mapped(self._directory / name)) if name else None
+        except (OSError, ValueError, msgspec.DecodeError):
+            _log.warning("inventory-side-unreadable", file=name, exc_info=True)
+            return None
+
+
+def _is_beside(new: _MadeOf, former: _MadeOf | None) -> bool:
+    """Is all the same but for what only warnings read?"""
+    return former is not None and (new[0].core(), *new[1:]) == (former[0].core(), *former[1:])
+
+
+def _beside(made: Snapshot, taken: Usage | None, devices: DeviceInventory | None) -> Snapshot:
+    """Only what is in use has changed, of nodes or devices: whatever does not read that stays."""
+    before = made.devices
+    has_new_rules = (
+        isinstance(before, DeviceInventory) and devices is not None and devices.taint_rules != before.taint_rules
+    )
+    stay = {Question.NEVER} if has_new_rules else {Question.NEVER, Question.READY}
+    prepared = {key: table for key, table in made.prepared.items() if question_of(key) in stay}
+    return replace(made, nodes=table_of(made).with_usage(taken), devices=devices, prepared=prepared)

@@ -24,8 +24,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from webhook.cluster.pod_feed import PodFeed
-from webhook.cluster.published import CHANGED, Files, Manifest
+from webhook.cluster.published import CHANGED, SIDES, Files, Manifest
+from webhook.cluster.side_files import SideFiles, Source
 from webhook.inventory import device_table, node_table
 from webhook.inventory.build import NodeObject, Notes, gone, mapped_by, overhead_of, read_node
 from webhook.inventory.devices import Reader, Slice, assemble
@@ -49,8 +49,6 @@ LOOK_SECONDS = 1.0
 # A full disk does not get empty by trying.
 FULL_SECONDS = 5.0
 UNWRITTEN = "the agent cannot write the newest version of the inventory"
-# What Pods take is for warnings.
-POD_SECONDS = 2.0
 # Marks end after days: to look for those that did is not urgent.
 OLD_SECONDS = 60.0
 KINDS = ("Node", "DeviceClass", "RuntimeClass", "ResourceSlice")
@@ -100,10 +98,10 @@ class InventoryFeed:
         files: Files,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
-        pods: PodFeed | None = None,
+        beside: Mapping[str, Source] | None = None,
     ) -> None:
-        """pods: None where Pods are not watched."""
-        self._pods, self._pod_number, self._pods_at = pods, 0, float("-inf")
+        """beside: what only warnings read, by the field of the manifest."""
+        self._beside = SideFiles(files, clock, beside or {})
         self._board, self._files, self._clock, self._wall = board, files, clock, wall
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -290,6 +288,8 @@ class InventoryFeed:
             except (OSError, sqlite3.Error) as error:
                 report("inventory-publish-failed", {"reason": str(error)})
                 stop.wait(FULL_SECONDS)
+            if problem := self._beside.problem():
+                report("inventory-publish-failed", {"reason": problem})
             self._wake.wait(CALM_SECONDS if self._dirty else LOOK_SECONDS)
             self._wake.clear()
 
@@ -322,27 +322,21 @@ class InventoryFeed:
             self._build(reason)
             self._built_at = self._clock()
             self._build_seconds = self._built_at - now
-        self._publish_pods()
+        self._publish_beside()
 
-    def _publish_pods(self) -> None:
-        """Pods come and go all the time: what they take is published now and then, and is a file of its own."""
-        number = 0 if self._pods is None else self._pods.number
-        started = self._clock()
-        if number == self._pod_number or self._manifest is None or (number and started < self._pods_at):
-            return
-        file = self._files.write("pods", self._pods.packed()) if self._pods is not None and number else ""
+    def _publish_beside(self) -> None:
+        """What only warnings read."""
         former = self._manifest
-        self._publish(msgspec.structs.replace(former, pods=file))
-        self._pod_number = number
-        self._keep(former)
-        self._pods_at = self._clock() + max(POD_SECONDS, (self._clock() - started) / BUILD_SHARE_MAX)
+        sides = self._beside.write_due() if former is not None else {}
+        if former is not None and sides:
+            self._publish(msgspec.structs.replace(former, **sides))
+            self._beside.done()
+            self._keep(former)
 
     def _keep(self, former: Manifest | None) -> None:
         """Removes the files of versions before the former one, which a worker may be about to map."""
-        names = {
-            name for one in (former, self._manifest) if one is not None for name in (one.nodes, one.devices, one.pods)
-        }
-        self._files.keep(names)
+        named = ("nodes", "devices", *SIDES)
+        self._files.keep({getattr(one, name) for one in (former, self._manifest) if one is not None for name in named})
 
     def _build(self, reason: str) -> None:
         old = self._manifest
@@ -367,7 +361,7 @@ class InventoryFeed:
             Manifest(
                 nodes=nodes,
                 devices=devices,
-                pods="" if old is None else old.pods,
+                **({} if old is None else old.sides()),
                 reason=reason,
                 version=self._version(),
                 changed_at=self._changed_at,

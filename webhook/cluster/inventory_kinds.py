@@ -1,11 +1,16 @@
-"""What the agent keeps of Nodes and ResourceSlices: all that webhook/inventory/build.py reads, and nothing that changes
-with a heartbeat. So an update that only says "still alive" is equal to the byte, and nothing is made of it."""
+"""What the agent keeps of Nodes, devices, Pods and claims: all that webhook/inventory/ reads, and nothing that changes with a
+heartbeat. So an update that only says "still alive" is equal to the byte, and nothing is made of it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from webhook.cluster.device_use_feed import CLAIM, RULE
 from webhook.inventory.build import NodeObject, NodeSpec, NodeStatus, use_of
+from webhook.inventory.device_use import Allocated
+from webhook.inventory.devices import allocated_by
 from webhook.inventory.usage import PodUse
 from webhook.objects import core
 from webhook.objects.kinds import Kind
@@ -14,28 +19,48 @@ from webhook.objects.kinds import Kind
 READ_ANNOTATIONS = ("muster.dev/", "karpenter.", "cluster-autoscaler.kubernetes.io/", "cluster.x-k8s.io/")
 
 
-class SliceMeta(core.Base, frozen=True):
+class DeviceMeta(core.Base, frozen=True):
     name: str = ""
 
 
-class InventorySlice(core.Base, frozen=True):
-    """The spec stays as it came: its devices are read by webhook/inventory/devices.py."""
+class DeviceObject(core.Base, frozen=True):
+    """A ResourceSlice or DeviceTaintRule. The spec stays as it came: webhook/inventory/devices.py reads it."""
 
-    metadata: SliceMeta = SliceMeta()
+    metadata: DeviceMeta = DeviceMeta()
     spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class AllocatedClaim(core.Base, frozen=True):
+    """A ResourceClaim, of which only the allocation is read."""
+
+    status: dict[str, Any] | None = None
+
+
+class ClaimUse(core.Base, frozen=True):
+    """held: names of devices, by driver and pool."""
+
+    held: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
 
 
 INVENTORY_KINDS = (
     Kind("", "Node", "nodes", ("v1",), NodeObject, namespaced=False),
-    Kind("resource.k8s.io", "ResourceSlice", "resourceslices", ("v1",), InventorySlice, namespaced=False),
+    Kind("resource.k8s.io", "ResourceSlice", "resourceslices", ("v1",), DeviceObject, namespaced=False),
 )
+# Read by warnings alone.
+USE_KINDS = {
+    CLAIM: Kind("resource.k8s.io", CLAIM, "resourceclaims", ("v1",), AllocatedClaim),
+    RULE: Kind("resource.k8s.io", RULE, "devicetaintrules", ("v1", "v1beta2"), DeviceObject, namespaced=False),
+}
 
 
 def kept(obj: core.Base) -> core.Base:
-    """A Node without annotations that nobody reads and without conditions but Ready; of a Pod what it takes from its node;
-    anything else as it is."""
+    """A Node without annotations that nobody reads and without conditions but Ready; of a Pod what it takes from its node,
+    of a claim the devices that it holds; anything else as it is."""
     if isinstance(obj, core.Pod):
         return use_of(obj) or PodUse("", 0, {})
+    if isinstance(obj, AllocatedClaim):
+        by_pool = Allocated.of(allocated_by({"status": obj.status})).by_pool
+        return ClaimUse(tuple((*pool, tuple(sorted(names))) for pool, names in sorted(by_pool.items())))
     if not isinstance(obj, NodeObject):
         return obj
     written = obj.metadata.annotations or {}

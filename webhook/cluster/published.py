@@ -20,15 +20,21 @@ PREFIX = "inventory-"
 CHANGED = "nodes or devices changed a moment ago"
 
 
+# Fields of the manifest that name files for warnings only: no denial reads them, and none waits for them.
+SIDES = ("pods", "use")
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """nodes, devices: names of files; devices "" where no ResourceSlice was ever seen, pods "" where
-    Pods are not watched; what Pods take is no part of the version. reason: why the inventory is not
+    """nodes, devices: names of files; devices "" where no ResourceSlice was ever seen. pods: what Pods take from nodes, "" where
+    they are not watched; use: which devices are held or tainted by rules, "" where neither is watched. These two are no part
+    of the version. reason: why the inventory is not
     complete; "" if it is. version: changes with the content. changed_at: when labels, taints or devices changed last, by the
     clock that all processes of a machine share. The rest is small."""
 
     nodes: str
     devices: str
     pods: str = ""
+    use: str = ""
     reason: str
     version: str
     changed_at: float
@@ -36,6 +42,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     mapped: tuple[tuple[str, str], ...] = ()
     overheads: dict[str, dict[str, str | int | float]] = {}
+
+    def sides(self) -> dict[str, str]:
+        """The files that only warnings read."""
+        return {name: getattr(self, name) for name in SIDES}
+
+    def core(self) -> Manifest:
+        """Without those."""
+        return msgspec.structs.replace(self, **dict.fromkeys(SIDES, ""))
 
 
 class Files:

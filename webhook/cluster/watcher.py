@@ -7,6 +7,7 @@ import random
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -14,7 +15,8 @@ import msgspec
 
 from webhook.cluster.connection import PAGE_OBJECT_COUNT, Connection, GoneError, ReadState, WatchError
 from webhook.cluster.inventory_kinds import INVENTORY_KINDS, kept
-from webhook.cluster.pod_feed import SELECTOR, PodFeed
+from webhook.cluster.pod_feed import KIND as POD
+from webhook.cluster.pod_feed import SELECTOR
 from webhook.cluster.source import list_path
 from webhook.objects import core
 from webhook.objects.kinds import BY_NAME, Kind
@@ -250,20 +252,37 @@ def threads(
         yield threading.Thread(target=watcher.run, name=f"watch-{kind.kind}", daemon=True)
 
 
-def pod_thread(
+def late_threads(
     connection: Connection,
-    pods: PodFeed,
+    sinks: Iterable[tuple[Kind, Sink]],
     stop: threading.Event,
     report: Callable[[str, dict[str, Any]], None],
     after: threading.Event,
-) -> threading.Thread:
-    """Lists and watches Pods, by far the longest list, after what requests wait for; not started yet."""
-    watcher = Watcher(connection, pods, BY_NAME["Pod"], stop, report, selector=SELECTOR)
+) -> Iterator[threading.Thread]:
+    """One thread per kind that only warnings read, Pods above all, by far the longest list; not started yet. They list after
+    what requests wait for."""
+    for kind, sink in sinks:
+        selector = SELECTOR if kind.kind == POD else ""
+        watcher = Watcher(connection, sink, kind, stop, report, selector=selector)
+        words = (watcher, partial(_say_broken, sink, kind.kind, report), stop, after)
+        yield threading.Thread(target=_run_late, args=words, name=f"watch-{kind.kind}", daemon=True)
 
-    def run() -> None:
-        while not after.wait(1.0):
-            if stop.is_set():
-                return
-        watcher.run()
 
-    return threading.Thread(target=run, name="watch-Pod", daemon=True)
+def _run_late(
+    watcher: Watcher, say_broken: Callable[[str], None], stop: threading.Event, after: threading.Event
+) -> None:
+    """A bug of ours in a watch that only warnings read must not end the agent: denials rest on its other watches."""
+    while not after.wait(1.0):
+        if stop.is_set():
+            return
+    while not stop.is_set():
+        try:
+            watcher.run()
+        except Exception as error:  # noqa: BLE001
+            say_broken(repr(error))
+            stop.wait(RETRY_SECONDS_MAX)
+
+
+def _say_broken(sink: Sink, kind: str, report: Callable[[str, dict[str, Any]], None], reason: str) -> None:
+    sink.unsynced(kind, reason)
+    report("watch-failed", {"kind": kind, "reason": reason})

@@ -214,18 +214,16 @@ def _in_class(one: Alternative, inventory: DeviceInventory) -> list[Shape]:
     return [shape for shape in shapes if all(s.of(Values(shape)) is not Truth.NO for s in of_class)]
 
 
-def taints(claim: Wanted, inventory: DeviceInventory) -> tuple[DeviceTaint, ...]:
-    """Taints of the devices that the claim may take and does not tolerate."""
+def taints(claim: Wanted, base: Base) -> tuple[DeviceTaint, ...]:
+    """Taints of the devices that the claim may take on these nodes and does not tolerate."""
     found: set[DeviceTaint] = set()
-    for request in claim.requests:
-        for one in request.alternatives:
-            # A rule names devices, pools and drivers: then each counts for itself.
-            for device, _ in inventory.examples(_attributes(claim.reads()), by_name=bool(inventory.taint_rules)):
-                if not all(selector.of(Values(device.shape)) is not Truth.NO for selector in one.selectors):
-                    continue
-                of_rules = (rule.taint for rule in inventory.taint_rules if rule.meets(device))
-                found |= {taint for taint in (*device.shape.taints, *of_rules) if not _tolerated(one, taint)}
-    return tuple(sorted(found, key=lambda taint: (taint.key, taint.value, taint.effect, taint.rule)))
+    for offer in _offers(claim, base):
+        for kind in offer.stock.kinds if any(kind.taints for kind in offer.stock.kinds) else ():
+            for request in claim.requests:
+                for one in request.alternatives:
+                    if all(selector.of(Values(kind.shape)) is not Truth.NO for selector in one.selectors):
+                        found |= {taint for taint in kind.taints if not _tolerated(one, taint)}
+    return tuple(sorted(found))
 
 
 def _tolerated(one: Alternative, taint: DeviceTaint) -> bool:

@@ -8,7 +8,7 @@ appearance, since only their equality counts: nodes whose PCIe roots have other 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ import numpy as np
 from webhook.feasibility.cel import ABSENT, UNKNOWN
 from webhook.feasibility.model import Reason, Term
 from webhook.feasibility.selectors import terms
+from webhook.inventory.device_use import UNMARKED, Mark, is_named, marks
 from webhook.inventory.devices import (
     EVERYWHERE,
     Device,
@@ -180,6 +181,15 @@ def _matches(found: tuple[Term, ...] | None, node: Node) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Now:
+    """A device as the question sees it: its taints, and whether a claim holds it."""
+
+    device: Device
+    taints: tuple[DeviceTaint, ...]
+    is_held: bool
+
+
 # ---- making stocks ------------------------------------------------------------------------------------------------
 class _Shelver:
     """Goes through the nodes of a table once."""
@@ -195,13 +205,10 @@ class _Shelver:
         self.renamed = sorted(key.matched - attributes)
         self.capacities = sorted((domain, name) for kind, domain, name in key.reads if kind == "capacity")
         self.is_by_node = bool(self.inventory.identities & (attributes | key.matched))
-        self.has_rules = self.question is not Question.NEVER and bool(self.inventory.taint_rules)
-        self.allocated_nodes: frozenset[str] = frozenset()
-        taken = self.inventory.allocated
-        if self.question is Question.NOT_NOW and taken:  # a look at the devices of every node, which are packed
-            self.allocated_nodes = frozenset(
-                node for node, devices in self.inventory.local.items() if any(device.id in taken for device in devices)
-            )
+        self.rules = () if self.question is Question.NEVER else self.inventory.taint_rules
+        # Which bits of a mark are a rule's.
+        self.bits = {rule: index for index, rule in enumerate(filter(is_named, self.rules))}
+        self.marks = marks(self.inventory, self.question)
         self.stocks: list[Stock] = []
         self.by_content: dict[Hashable, int] = {}
 
@@ -214,13 +221,13 @@ class _Shelver:
         codes = np.empty(len(names), dtype=np.int64)
         selectors = self._selectors()
         for index, (name, is_open) in enumerate(zip(names, open_nodes, strict=True)):
-            is_alone = self.is_by_node or self.has_rules or name in self.allocated_nodes
-            local: Hashable = name if is_alone and name in inventory.local else inventory.groups.get(name, -1)
+            local: Hashable = name if self.is_by_node and name in inventory.local else inventory.groups.get(name, -1)
             opened = open_everywhere | inventory.unclear.get(name, frozenset())
-            key = (local, self._reached(selectors, index), opened, is_open)
+            mark = self.marks.get(name, UNMARKED)
+            key = (local, mark, self._reached(selectors, index), opened, is_open)
             code = by_key.get(key)
             if code is None:
-                code = by_key[key] = self._code(self.base.nodes[index], local, opened, is_open)
+                code = by_key[key] = self._code(self.base.nodes[index], local, mark, opened, is_open)
             codes[index] = code
         return Shelf(codes, tuple(self.stocks))
 
@@ -240,7 +247,7 @@ class _Shelver:
                 found[text] = None if device.selector is None else (_terms(device.selector),)
         return list(found.values()) if len(found) <= _SELECTOR_COUNT_MAX else [None]
 
-    def _code(self, node: Node, local: Hashable, opened: frozenset[str], is_open: bool) -> int:
+    def _code(self, node: Node, local: Hashable, mark: Mark, opened: frozenset[str], is_open: bool) -> int:
         inventory = self.inventory
         if is_open:
             return self._intern(("open",), lambda: Stock((), is_open=True))
@@ -250,32 +257,49 @@ class _Shelver:
             own = inventory.local[node.name]
         many = len({repr(device.selector) for device in inventory.shared}) > _SELECTOR_COUNT_MAX
         shared = inventory.shared if many else reach(inventory, node)
-        return self._stock((*own, *shared), opened)
+        return self._stock([*self._own(own, mark), *self._shared(shared)], opened)
 
-    def _stock(self, devices: Sequence[Device], opened: frozenset[str]) -> int:
-        if self.question is not Question.NEVER:
-            devices = [device for device in devices if not device.is_former]
-        limits, sets = self._limits(devices)
-        has_allocated = False
-        if self.question is Question.NOT_NOW:
-            taken = [device for device in devices if device.id in self.inventory.allocated]
-            has_allocated = bool(taken)
-            devices = [device for device in devices if device.id not in self.inventory.allocated]
-            _use(limits, sets, taken)
-        counted: dict[Hashable, list[Device]] = defaultdict(list)
+    def _own(self, devices: Iterable[Device], mark: Mark) -> Iterator[_Now]:
+        """Devices of a node that are only its, or those of an equal node in their stead: what names tell apart is in the mark."""
+        ruled = mark.ruled or (0,) * len(self.bits)
+        for place, device in enumerate(devices):
+            taints = [
+                rule.taint
+                for rule in self.rules
+                if (ruled[self.bits[rule]] >> place & 1 if rule in self.bits else rule.meets(device))
+            ]
+            yield _Now(device, self._taints(device, taints), bool(mark.held >> place & 1))
+
+    def _shared(self, devices: Iterable[Device]) -> Iterator[_Now]:
+        held = self.inventory.allocated if self.question is Question.NOT_NOW else ()
         for device in devices:
-            counted[self._projected(device, sets)].append(device)
+            taints = [rule.taint for rule in self.rules if rule.meets(device)]
+            yield _Now(device, self._taints(device, taints), device.id in held)
+
+    def _taints(self, device: Device, of_rules: Iterable[DeviceTaint]) -> tuple[DeviceTaint, ...]:
+        return () if self.question is Question.NEVER else (*device.shape.taints, *of_rules)
+
+    def _stock(self, devices: Sequence[_Now], opened: frozenset[str]) -> int:
+        if self.question is not Question.NEVER:
+            devices = [one for one in devices if not one.device.is_former]
+        limits, sets = self._limits([one.device for one in devices])
+        held = [one.device for one in devices if one.is_held]
+        _use(limits, sets, held)
+        counted: dict[Hashable, list[_Now]] = defaultdict(list)
+        for one in devices:
+            if not one.is_held:
+                counted[self._projected(one, sets)].append(one)
         names = self._names(counted)
         content = (
             tuple(sorted((self._renamed(projected, names), len(found)) for projected, found in counted.items())),
             tuple(tuple(sorted(limit.items())) for limit in limits),
             tuple(sorted(opened)),
-            has_allocated,
+            bool(held),
         )
 
         def make() -> Stock:
             kinds = tuple(self._kind(found, sets) for found in counted.values())
-            return Stock(kinds, tuple(limits), opened, has_allocated=has_allocated)
+            return Stock(kinds, tuple(limits), opened, has_allocated=bool(held))
 
         return self._intern(content, make)
 
@@ -296,30 +320,24 @@ class _Shelver:
                     limits.append(dict(self.inventory.counters[device.pool][name]))
         return limits, sets
 
-    def _projected(self, device: Device, sets: Mapping[tuple[PoolId, str], int]) -> tuple[str, ...]:
+    def _projected(self, one: _Now, sets: Mapping[tuple[PoolId, str], int]) -> tuple[str, ...]:
         """All that counts of a device, as text: texts of all kinds can be sorted."""
+        device = one.device
         shape = device.shape
-        taints = self._taints(device)
         return (
             shape.driver,
             f"{shape.is_multiple} {shape.is_broken} {device.is_former} {device.node is None} {device.selector is None} {shape.binds_to_node}",
             repr([(sets[device.pool, name], amounts) for name, amounts in shape.consumes]),
-            repr(taints),
+            repr(one.taints),
             repr([shape.capacities.get(key) for key in self.capacities]),
             repr([shape.attributes.get(key) for key in self.attributes]),
             *(repr(shape.attributes.get(key)) for key in self.renamed),
         )
 
-    def _taints(self, device: Device) -> tuple[DeviceTaint, ...]:
-        if self.question is Question.NEVER:
-            return ()
-        rules = self.inventory.taint_rules if self.has_rules else ()
-        return (*device.shape.taints, *(rule.taint for rule in rules if rule.meets(device)))
-
-    def _names(self, counted: Mapping[Hashable, list[Device]]) -> dict[tuple[int, str], str]:
+    def _names(self, counted: Mapping[Hashable, list[_Now]]) -> dict[tuple[int, str], str]:
         """New names for the values of attributes that only constraints read, in order of appearance among kinds sorted
         by all else. Not where a device is shared: other nodes know it by its value. Not for lists: they overlap."""
-        if not self.renamed or any(device.node is None for found in counted.values() for device in found):
+        if not self.renamed or any(one.device.node is None for found in counted.values() for one in found):
             return {}
         names: dict[tuple[int, str], str] = {}
         start = 6
@@ -335,8 +353,8 @@ class _Shelver:
         parts: tuple[str, ...] = projected  # type: ignore[assignment]
         return (*parts[:6], *(names.get((i, text), text) for i, text in enumerate(parts[6:])))
 
-    def _kind(self, found: list[Device], sets: Mapping[tuple[PoolId, str], int]) -> Kind:
-        device = found[0]
+    def _kind(self, found: list[_Now], sets: Mapping[tuple[PoolId, str], int]) -> Kind:
+        device = found[0].device
         shape = device.shape
         values = {key: constraint_values(shape.attributes[key]) for key in self.key.matched if key in shape.attributes}
         return Kind(
@@ -344,7 +362,7 @@ class _Shelver:
             count=len(found),
             values=values,
             sets=tuple((sets[device.pool, name], amounts) for name, amounts in shape.consumes),
-            taints=self._taints(device),
+            taints=found[0].taints,
             is_shared=device.node is None,
             is_former=device.is_former,
             is_everywhere=device.node is None and device.selector is None,

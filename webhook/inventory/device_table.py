@@ -1,7 +1,8 @@
 """Devices as bytes: a replica keeps them once, and a process decodes the devices of a node when somebody asks for them.
 
 A cluster of 5,120 nodes has 80,000 devices; where each has a uuid, all of them as objects take 100 MiB in every process. What
-decisions read, one node of each kind (`DeviceInventory.group_devices`), is decoded at once; the rest stays bytes.
+decisions read, one node of each kind (`DeviceInventory.group_devices`), is decoded at once; the rest stays bytes. What is in
+use of them today is no part of it: webhook/inventory/device_use.py.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from webhook.inventory.devices import (
     Capacity,
     Device,
     DeviceClass,
+    DeviceId,
     DeviceInventory,
     DeviceTaint,
     Shape,
-    TaintRule,
 )
 from webhook.objects.quantity import Quantity
 
@@ -38,6 +39,10 @@ class PackedDevices(Mapping[str, tuple[Device, ...]]):
 
     def __getitem__(self, node: str) -> tuple[Device, ...]:
         return tuple(self.device(raw, node) for raw in _decode(self._nodes[self._rows[node]]))
+
+    def ids(self, node: str) -> list[DeviceId]:
+        """Which devices these are, in order, at a tenth of the cost of what they say."""
+        return [(raw[1], raw[2], raw[0]) for raw in _decode(self._nodes[self._rows[node]])]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
@@ -94,10 +99,7 @@ def packed(inventory: DeviceInventory) -> bytes:
         "counters": [(*pool, _texts(sets)) for pool, sets in inventory.counters.items() if sets],
         "unclear": {node: sorted(drivers) for node, drivers in inventory.unclear.items()},
         "classes": [(one.name, one.selectors, one.extended_resource) for one in inventory.classes.values()],
-        "allocated": sorted(inventory.allocated),
-        "taint_rules": [
-            (one.name, _taint_parts(one.taint), one.driver, one.pool, one.device) for one in inventory.taint_rules
-        ],
+        "strays": [(*pool, nodes) for pool, nodes in inventory.strays.items()],
         "identities": sorted(inventory.identities),
         "node_ends": node_parts.ends,
         "shape_ends": shape_parts.ends,
@@ -125,11 +127,12 @@ def unpacked(data: memoryview | bytes) -> DeviceInventory:
         counters={(driver, pool): _numbers(sets) for driver, pool, sets in head["counters"]},
         unclear={node: frozenset(drivers) for node, drivers in head["unclear"].items()},
         classes={name: DeviceClass(name, tuple(selectors), extended) for name, selectors, extended in head["classes"]},
-        allocated=frozenset((driver, pool, device) for driver, pool, device in head["allocated"]),
-        taint_rules=tuple(TaintRule(name, DeviceTaint(*taint), *rest) for name, taint, *rest in head["taint_rules"]),
+        allocated=frozenset(),
+        taint_rules=(),
         groups=dict(zip(nodes, head["groups"], strict=True)),
         group_devices=tuple(local[nodes[row]] for row in head["examples"]),
         identities=frozenset((domain, name) for domain, name in head["identities"]),
+        strays={(driver, pool): tuple(nodes) for driver, pool, nodes in head["strays"]},
     )
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -38,7 +39,7 @@ EVERYWHERE = ""
 _IDENTITY_VALUE_COUNT_MIN = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class DeviceTaint:
     """A taint that keeps claims away (NoSchedule or NoExecute). rule: the DeviceTaintRule it comes from, "" if the
     driver set it."""
@@ -126,26 +127,31 @@ class TaintRule:
     device: str | None = None
 
     def meets(self, device: Device) -> bool:
-        driver, pool = device.pool
-        return self.driver in (None, driver) and self.pool in (None, pool) and self.device in (None, device.name)
+        return self.names(device.pool, device.name)
+
+    def names(self, pool_id: PoolId, name: str) -> bool:
+        driver, pool = pool_id
+        return self.driver in (None, driver) and self.pool in (None, pool) and self.device in (None, name)
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceInventory:
-    """See the module. groups: nodes whose local devices are equal but for identity attributes: node -> index into
-    group_devices. unclear: node name (EVERYWHERE: any) -> drivers with an unclear pool. counters: nano, by pool and
-    set. identities: attributes that tell devices one by one. is_complete: DeviceClasses were read too."""
+    """See the module. groups: nodes whose local devices are equal, one by one, but for names and identity attributes: node ->
+    index into group_devices. unclear: node name (EVERYWHERE: any) -> drivers with an unclear pool. counters: nano, by pool
+    and set. identities: attributes that tell devices one by one. strays: the nodes that hold devices of a pool which is not
+    named after them. allocated, taint_rules: as they are today (webhook/inventory/device_use.py)."""
 
     local: Mapping[str, tuple[Device, ...]]
     shared: tuple[Device, ...]
     counters: Mapping[PoolId, Mapping[str, Mapping[str, int]]]
     unclear: Mapping[str, frozenset[str]]
     classes: Mapping[str, DeviceClass]
-    allocated: frozenset[DeviceId]
+    allocated: AbstractSet[DeviceId]
     taint_rules: tuple[TaintRule, ...]
     groups: Mapping[str, int]
     group_devices: tuple[tuple[Device, ...], ...]
     identities: frozenset[Key]
+    strays: Mapping[PoolId, tuple[str, ...]]
     # Made on first use, as Snapshot.prepared.
     prepared: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -156,6 +162,11 @@ class DeviceInventory:
         if named is not None:
             return (named,)
         return tuple(one for one in self.classes.values() if one.extended_resource == resource)
+
+    def nodes_of(self, pool: PoolId) -> tuple[str, ...]:
+        """All nodes that hold devices of the pool, and perhaps one that does not. A driver names a node's pool after it."""
+        named = (pool[1],) if pool[1] in self.local else ()
+        return (*named, *self.strays.get(pool, ()))
 
     def devices(self) -> Iterable[Device]:
         """Every device of every clear pool, former ones left out."""
@@ -290,11 +301,12 @@ def assemble(
         counters=counters,
         unclear={node: frozenset(drivers) for node, drivers in unclear.items()},
         classes={found.name: found for found in map(_device_class, classes)},
-        allocated=frozenset(device for claim in claims for device in _allocated(claim)),
-        taint_rules=tuple(found for found in map(_taint_rule, taint_rules) if found is not None),
+        allocated=frozenset(device for claim in claims for device in allocated_by(claim)),
+        taint_rules=tuple(found for found in map(taint_rule, taint_rules) if found is not None),
         groups=groups,
         group_devices=group_devices,
         identities=identities,
+        strays=_strays(by_node),
     )
 
 
@@ -346,6 +358,15 @@ def _potential(former: Iterable[Slice], devices: Sequence[Device]) -> list[Devic
                     shape = Shape(shape.driver, shape.attributes, shape.capacities, is_multiple=shape.is_multiple)
                 found[device.id] = Device(device.name, device.pool, shape, device.node, device.selector, True)
     return list(found.values())
+
+
+def _strays(local: Mapping[str, tuple[Device, ...]]) -> dict[PoolId, tuple[str, ...]]:
+    found: dict[PoolId, dict[str, None]] = defaultdict(dict)
+    for node, devices in local.items():
+        for device in devices:
+            if device.pool[1] != node:
+                found[device.pool][node] = None
+    return {pool: tuple(nodes) for pool, nodes in found.items()}
 
 
 def _identities(local: Mapping[str, tuple[Device, ...]]) -> frozenset[Key]:
@@ -502,7 +523,8 @@ def _taint(raw: Any, rule: str = "") -> DeviceTaint:
     return DeviceTaint(_text(item.get("key")), _text(item.get("value")), _text(item.get("effect")), rule)
 
 
-def _taint_rule(raw: Mapping[str, Any]) -> TaintRule | None:
+def taint_rule(raw: Mapping[str, Any]) -> TaintRule | None:
+    """A DeviceTaintRule as read; None where it keeps no claim away from any device."""
     name = _text(_map(raw.get("metadata")).get("name"))
     spec = _map(raw.get("spec"))
     selector = spec.get("deviceSelector")
@@ -527,7 +549,7 @@ def selectors(raw: Mapping[str, Any]) -> tuple[str | None, ...]:
     return tuple(one if isinstance(one, str) else None for one in expressions)
 
 
-def _allocated(claim: Mapping[str, Any]) -> Iterable[DeviceId]:
+def allocated_by(claim: Mapping[str, Any]) -> Iterable[DeviceId]:
     """Devices that a claim holds for itself: not with admin access, not a share."""
     allocation = _map(_map(claim.get("status")).get("allocation"))
     for item in _list(_map(allocation.get("devices")).get("results")):

@@ -450,6 +450,12 @@ def without_lower_priority(snapshot: Snapshot, priority: int) -> Snapshot | None
     return _kept(snapshot, ("without lower", levels), make)
 
 
-def reads_pods(key: Hashable) -> bool:
-    """Does what is prepared under this key depend on the Pods?"""
-    return not (isinstance(key, tuple) and len(key) > 1 and key[0] in _TABLES and key[1] is not Question.NOT_NOW)
+def once(snapshot: Snapshot, name: str, make: Callable[[], T]) -> T:
+    """What a rule wants to know of all nodes, worked out once per snapshot: a walk over 5,120 nodes takes longer than
+    everything else that is done for a request."""
+    return _kept(snapshot, ("rules", name), make)
+
+
+def question_of(key: Hashable) -> Question | None:
+    """Which question the table under this key answers; None for what is no table and may rest on anything."""
+    return key[1] if isinstance(key, tuple) and len(key) > 1 and key[0] in _TABLES else None

@@ -11,9 +11,8 @@ object and its Pods, and what a gate of the scheduler that nobody declared would
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from webhook.facts.model import Facts, Operation, Phase
 from webhook.feasibility.demand import demands
@@ -21,16 +20,21 @@ from webhook.feasibility.engine import copies_at_once, evaluate
 from webhook.feasibility.model import Demand, LeafDemand, Part, PodDemand, Profile, Requirement, TreeDemand
 from webhook.feasibility.result import Infeasible, Unknown
 from webhook.inventory.snapshot import Question, Snapshot
-from webhook.inventory.tables import has_pods, node_table
+from webhook.inventory.tables import has_pods, node_table, once
 from webhook.objects.core import PodSpec
 from webhook.objects.fieldpath import FieldPath
 from webhook.plan.model import GangPlan
-from webhook.rules._device_claims import unpinned, with_claims
+from webhook.rules._device_claims import (
+    are_devices_away,
+    claims_of,
+    has_held_devices,
+    taints_of_all,
+    unpinned,
+    with_claims,
+)
 from webhook.rules._groups import POD_KINDS
 from webhook.rules._pod_causes import Cause, contradiction, diagnose
 from webhook.verdict import Action, Unresolved
-
-T = TypeVar("T")
 
 KINDS = POD_KINDS | {"PodGroup", "CompositePodGroup", "Workload"}
 
@@ -161,16 +165,6 @@ def _without_repeats(found: list[Fault]) -> Iterator[Fault]:
     for fault in found:
         if fault.rule == "WAS512" or fault.pod is None or fault.pod.path not in contradicted:
             yield fault
-
-
-def once(snapshot: Snapshot, name: str, make: Callable[[], T]) -> T:
-    """What a rule wants to know of all nodes, worked out once per snapshot: a walk over 5,120 nodes takes longer than
-    everything else that is done for a request."""
-    key = ("rules", name)
-    found = snapshot.prepared.get(key)
-    if found is None:
-        found = snapshot.prepared.setdefault(key, make())
-    return found  # type: ignore[no-any-return]
 
 
 # ---- what may change before it counts -----------------------------------------------------------------------------
@@ -351,17 +345,25 @@ class _Judge:
                 yield Fault(rule="WAS509", demand=self.demand, amount=at_once, hindrance=why)
 
     def _today(self) -> Iterator[Fault]:
-        """Only with nodes that take no Pods today (WAS510), or only once other Pods have gone (WAS511)."""
+        """Only with nodes that take no Pods today or devices that take no claims (WAS510), or only once others have gone
+        (WAS511)."""
         nodes = node_table(self.snapshot)
-        if once(self.snapshot, "away", lambda: bool((nodes.is_away() | nodes.had_more()).any())):
+        are_nodes_away = once(self.snapshot, "away", lambda: bool((nodes.is_away() | nodes.had_more()).any()))
+        if are_nodes_away or are_devices_away(self.demand, self.snapshot):
             found = evaluate(self.demand, self.snapshot, Question.READY, with_explanation=False)
             if isinstance(found, Infeasible):
-                yield Fault(rule="WAS510", demand=self.demand, found=found, hindrance="they may come back")
+                if are_nodes_away or not self._is_said_of_a_claim():
+                    yield Fault(rule="WAS510", demand=self.demand, found=found, hindrance="they may come back")
                 return
-        if has_pods(self.snapshot) and not _placed_already(self.facts):
+        are_held = has_held_devices(self.snapshot) and bool(claims_of(self.demand))
+        if (has_pods(self.snapshot) or are_held) and not _placed_already(self.facts):
             found = evaluate(self.demand, self.snapshot, Question.NOT_NOW, with_explanation=False)
             if isinstance(found, Infeasible):
-                yield Fault(rule="WAS511", demand=self.demand, found=found, hindrance="running Pods may end")
+                yield Fault(rule="WAS511", demand=self.demand, found=found, hindrance="others may end")
+
+    def _is_said_of_a_claim(self) -> bool:
+        """WAS506 has a word for a claim of which all devices are tainted."""
+        return any(taints_of_all(claim, self.snapshot) for claim in claims_of(self.demand))
 
 
 def _topology_keys(demand: Demand) -> tuple[str, ...]:

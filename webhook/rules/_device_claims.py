@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from webhook.facts.model import Facts
 from webhook.feasibility.devices import ClaimKey, Need, opened, with_devices
+from webhook.feasibility.devices_bounds import may_match_driver
 from webhook.feasibility.devices_claims import Wanted, read_claim
+from webhook.feasibility.devices_explain import taints
 from webhook.feasibility.model import Demand, LeafDemand, PodDemand, TreeDemand
 from webhook.inventory import tables
-from webhook.inventory.devices import DeviceInventory
+from webhook.inventory.device_use import DeviceUse, overlaid
+from webhook.inventory.devices import DeviceInventory, DeviceTaint
 from webhook.inventory.snapshot import Question, Snapshot
 from webhook.objects.fieldpath import FieldPath
 from webhook.plan.model import GroupOrigin, PlannedClaim, PodSet
@@ -87,6 +92,81 @@ def fits_nowhere(claim: Wanted, snapshot: Snapshot, question: Question = Questio
     """Has no node the devices for even one such claim?"""
     base = tables.base(snapshot, question)
     return not Need((claim,)).limits(base).any()
+
+
+def taints_of_all(claim: Wanted, snapshot: Snapshot) -> tuple[DeviceTaint, ...]:
+    """The taints that keep the claim off every node which is ready; () where one would do."""
+    return taints(claim, tables.base(snapshot, Question.READY)) if fits_nowhere(claim, snapshot, Question.READY) else ()
+
+
+def taint_words(taint: DeviceTaint) -> str:
+    """``maintenance:NoSchedule by DeviceTaintRule blanket``."""
+    return f"{taint.key}:{taint.effect}" + (f" by DeviceTaintRule {taint.rule}" if taint.rule else "")
+
+
+def claims_of(demand: Demand) -> tuple[Wanted, ...]:
+    """What the Pods ask of devices, extended resources that a DeviceClass serves included."""
+    needs = [need for pod in demand.pods() for need in (pod.devices, *(one for _, one in pod.served))]
+    found = [claim for need in needs if isinstance(need, Need) for claim in (*need.own, *need.shared)]
+    return tuple(dict.fromkeys(found))
+
+
+def are_devices_away(demand: Demand, snapshot: Snapshot) -> bool:
+    """Is there any device that takes no claims today, and does the demand ask for devices?"""
+    inventory = snapshot.devices
+    if not isinstance(inventory, DeviceInventory) or not claims_of(demand):
+        return False
+    if inventory.taint_rules:
+        return True
+    kinds = chain(inventory.shared, *inventory.group_devices)
+    return tables.once(snapshot, "devices away", lambda: any(one.is_former or one.shape.taints for one in kinds))
+
+
+def away_words(demand: Demand, snapshot: Snapshot) -> list[str]:
+    """Why devices take no claims of this demand today."""
+    inventory = snapshot.devices
+    claims = claims_of(demand)
+    if not isinstance(inventory, DeviceInventory) or not claims:
+        return []
+    base = tables.base(snapshot, Question.READY)
+    found = [
+        f"devices tainted {taint_words(one)}" for one in sorted({t for claim in claims for t in taints(claim, base)})
+    ]
+    are_former = any(one.is_former for one in chain(inventory.shared, *inventory.group_devices))
+    return [*found, *(["devices that were there lately"] if are_former else [])]
+
+
+def has_held_devices(snapshot: Snapshot) -> bool:
+    """Is it known of any device that a claim holds it?"""
+    inventory = snapshot.devices
+    return isinstance(inventory, DeviceInventory) and bool(inventory.allocated)
+
+
+def held_words(demand: Demand, snapshot: Snapshot) -> str:
+    """``12 of gpu.example.com``: the devices that claims hold, of drivers that the demand may take some of."""
+    inventory = snapshot.devices
+    if not isinstance(inventory, DeviceInventory):
+        return ""
+
+    def count() -> Counter[str]:
+        return Counter(driver for driver, _, _ in inventory.allocated)
+
+    ways = [one for claim in claims_of(demand) for request in claim.requests for one in request.alternatives]
+    counts = tables.once(snapshot, "held devices", count)
+    found = sorted(driver for driver in counts if any(may_match_driver(one, driver) for one in ways))
+    return ", ".join(f"{counts[driver]:,} of {driver}" for driver in found)
+
+
+def with_all_devices_free(snapshot: Snapshot) -> Snapshot:
+    """The same cluster, with no device held by a claim."""
+
+    def make() -> Snapshot:
+        assert isinstance(snapshot.devices, DeviceInventory)  # noqa: S101  asked where some are held
+        return replace(
+            snapshot, devices=overlaid(snapshot.devices, DeviceUse(None, snapshot.devices.taint_rules)), prepared={}
+        )
+
+    return tables.once(snapshot, "all devices free", make)
 
 
 def unpinned(demand: Demand) -> Demand | None:

@@ -37,9 +37,9 @@ from collections.abc import Iterator, Mapping
 
 from webhook.facts.model import Facts
 from webhook.inventory.snapshot import Snapshot
-from webhook.inventory.tables import node_table
+from webhook.inventory.tables import node_table, once
 from webhook.objects.words import nearest
-from webhook.rules._capacity import KINDS, faults, once
+from webhook.rules._capacity import KINDS, faults
 from webhook.rules._capacity_words import each_pod, end, request_path
 from webhook.rules._names import quoted
 from webhook.rules.meta import RuleMeta

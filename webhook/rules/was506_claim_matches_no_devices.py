@@ -39,9 +39,8 @@ from collections.abc import Iterator
 from webhook.facts.model import Facts
 from webhook.feasibility.devices import claim_words
 from webhook.feasibility.devices_claims import Wanted
-from webhook.feasibility.devices_explain import Gap, Shortage, gap, taints, unheard_of
+from webhook.feasibility.devices_explain import Gap, Shortage, gap, unheard_of
 from webhook.inventory import tables
-from webhook.inventory.devices import DeviceTaint
 from webhook.inventory.snapshot import Question
 from webhook.objects.fieldpath import FieldPath
 from webhook.objects.words import plural
@@ -49,7 +48,7 @@ from webhook.plan.model import PlannedClaim
 from webhook.rules._capacity import KINDS, Fault, faults
 from webhook.rules._capacity_words import each_pod, end
 from webhook.rules._claims import object_text
-from webhook.rules._device_claims import device_inventory, fits_nowhere, wanted_claims
+from webhook.rules._device_claims import device_inventory, fits_nowhere, taint_words, taints_of_all, wanted_claims
 from webhook.rules._names import quoted
 from webhook.rules.meta import RuleMeta
 from webhook.verdict import Action, Finding
@@ -171,12 +170,8 @@ def _doubtful(facts: Facts, reported: set[FieldPath]) -> Iterator[Finding]:
                     fix="correct the attribute's name, or guard it with has(...)",
                     at_most=Action.WARN,
                 )
-            elif not fits_nowhere(claim, facts.inventory) and fits_nowhere(claim, facts.inventory, Question.READY):
-                yield from _tainted(planned, where, [_taint_words(taint) for taint in taints(claim, inventory)])
-
-
-def _taint_words(taint: DeviceTaint) -> str:
-    return f"{taint.key}:{taint.effect}" + (f" by DeviceTaintRule {taint.rule}" if taint.rule else "")
+            elif not fits_nowhere(claim, facts.inventory):
+                yield from _tainted(planned, where, [taint_words(one) for one in taints_of_all(claim, facts.inventory)])
 
 
 def _tainted(planned: PlannedClaim, where: str, found: list[str]) -> Iterator[Finding]:
