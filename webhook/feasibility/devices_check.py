@@ -29,12 +29,16 @@ class Hands:
 
 
 def candidates(inventory: DeviceInventory, node: Node, question: Question) -> list[Device]:
-    """Devices that the node reaches today."""
-    found = [*inventory.local.get(node.name, ()), *inventory.shared]
-    found = [device for device in found if not device.is_former and reaches(device, node)]
+    """Devices that the node reaches today, and that no claim holds where that is asked."""
+    found = _reached(inventory, node)
     if question is Question.NOT_NOW:
         found = [device for device in found if device.id not in inventory.allocated]
     return found
+
+
+def _reached(inventory: DeviceInventory, node: Node) -> list[Device]:
+    found = [*inventory.local.get(node.name, ()), *inventory.shared]
+    return [device for device in found if not device.is_former and reaches(device, node)]
 
 
 @dataclass(slots=True)
@@ -53,7 +57,18 @@ class Judge:
         if len(set(requests)) > 1 and any(one.is_admin for request in requests for one in request.alternatives):
             return False
         devices = candidates(self.inventory, node, self.question)
+        if self.question is Question.NOT_NOW:
+            self._count_held(node)
         return next(self._claims(claims, devices), None) is not None
+
+    def _count_held(self, node: Node) -> None:
+        """What the devices that claims hold draw on counters, once per device."""
+        for device in _reached(self.inventory, node):
+            if device.id in self.inventory.allocated and device.id not in self.hands.taken:
+                self.hands.taken.add(device.id)
+                for name, amounts in device.shape.consumes:
+                    for counter, nano in amounts:
+                        self.hands.used[device.pool, name, counter] += nano
 
     def _claims(self, claims: Sequence[Wanted], devices: list[Device]) -> Iterator[bool]:
         if not claims:

@@ -44,6 +44,9 @@ class PackedDevices(Mapping[str, tuple[Device, ...]]):
         """Which devices these are, in order, at a tenth of the cost of what they say."""
         return [(raw[1], raw[2], raw[0]) for raw in _decode(self._nodes[self._rows[node]])]
 
+    def __contains__(self, node: object) -> bool:
+        return node in self._rows  # Mapping's own way is to decode its devices
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
 
