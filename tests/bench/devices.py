@@ -2,15 +2,18 @@
 
 `python -m tests.bench.devices` prints: reading the slices, the first decision (prepares the tables), prepared decisions
 with and without explanation, a claim with a selector not seen before (and how long decisions on another thread take
-meanwhile), and the same where every device has a uuid and every rack names its PCIe roots differently.
+meanwhile), and the same where every device has a uuid and every rack names its PCIe roots differently; then "not now", where claims
+hold 40,000 devices: all GPUs of 5,000 nodes, or any eight devices of each, as a worker takes it up.
 """
 
 from __future__ import annotations
 
 import gc
+import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +22,14 @@ from tests.feasibility.devices.objects import CLASSES, GPU, NIC, ROOT, claim, ga
 from webhook.feasibility.cel import selector
 from webhook.feasibility.engine import evaluate
 from webhook.feasibility.result import Feasible, Infeasible
+from webhook.inventory import device_table, device_use, tables
 from webhook.inventory.build import Settings, build
-from webhook.inventory.devices import Reader, assemble
-from webhook.inventory.snapshot import Snapshot
+from webhook.inventory.device_use import Allocated, DeviceUse, marks, overlaid
+from webhook.inventory.devices import DeviceInventory, DeviceTaint, Reader, TaintRule, assemble
+from webhook.inventory.snapshot import Question, Snapshot
 
 NODES, RACKS = 5120, 320
+HOLDING = 5000
 RACK = "topo.example.com/rack"
 Json = dict[str, Any]
 
@@ -101,6 +107,44 @@ def decision(where: Snapshot, pod_count: int, own: Mapping[str, Json]) -> object
     return evaluate(demand, where)
 
 
+def held(*, whole: bool) -> Allocated:
+    """Eight devices of each of 5,000 nodes. whole: its GPUs, else any."""
+    chance = random.Random(1)
+    every = [(driver, f"d{index}") for driver in (GPU, NIC) for index in range(8)]
+    return Allocated.of(
+        (driver, f"n{number}", name)
+        for number in range(HOLDING)
+        for driver, name in (every[:8] if whole else chance.sample(every, 8))
+    )
+
+
+def not_now(where: Snapshot) -> None:
+    """A new version of what is held: what a worker does off the path of requests, and what the first request pays."""
+    assert isinstance(where.devices, DeviceInventory)
+    mapped = device_table.unpacked(device_table.packed(where.devices))
+    for whole in (True, False):
+        raw = device_use.packed(DeviceUse(held(whole=whole), ()))
+        use, taken = once(lambda raw=raw: device_use.unpacked(raw))
+        print(
+            f"  held, {'all GPUs' if whole else 'any eight devices'} of {HOLDING} nodes: {len(raw):,} bytes, read in {taken}"
+        )
+        now = replace(where, devices=overlaid(mapped, use), prepared={})
+        print(f"    which of a node's devices: {once(lambda now=now: marks(now.devices, Question.NOT_NOW))[1]}")
+        asked = ready(gang(64, ALIGNED, topology=RACK), now)
+        key = asked.pods()[0].devices.key  # type: ignore[union-attr]
+        table, taken = once(lambda now=now, key=key: key.shelf(tables.base(now, Question.NOT_NOW)))
+        print(f"    the table of stocks, {len(table.stocks)} different: {taken}")
+        found, taken = once(lambda now=now, asked=asked: evaluate(asked, now, Question.NOT_NOW, with_explanation=False))
+        print(f"    first decision: {taken}, {type(found).__name__}")
+        decide = lambda now=now, asked=asked: evaluate(asked, now, Question.NOT_NOW, with_explanation=False)  # noqa: E731
+        print(f"    prepared decisions: {times(decide)}")
+        rule = TaintRule("repair", DeviceTaint("repair", "", "NoSchedule"), pool="n7")
+        ruled = replace(where, devices=overlaid(mapped, DeviceUse(use.allocated, (rule,))), prepared={})
+        print(
+            f"    ready, one pool tainted by a rule, first: {once(lambda r=ruled, a=asked: evaluate(a, r, Question.READY))[1]}"
+        )
+
+
 def main() -> None:
     for alike in (True, False):
         print(f"{NODES} nodes, {2 * NODES} ResourceSlices, " + ("all alike" if alike else "uuids and odd PCIe roots"))
@@ -128,6 +172,7 @@ def main() -> None:
             lambda where=where: decision(where, 65, ALIGNED),
         )
         print(f"  another one, while another thread decides: {taken}; decisions on that thread: {others}")
+        not_now(where)
     long = " || ".join(f'device.attributes["{GPU}"].model == "m{i}"' for i in range(170))
     print(f"compiling a selector of {len(long)} characters: {once(lambda: selector(long))[1]}")
 

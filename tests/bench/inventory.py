@@ -3,7 +3,8 @@
 Starts `muster serve` with two workers over a server that lists and watches 5,120 Nodes of 8 kB (tests/bench/listserver.py), and
 prints: seconds until /readyz says yes and until every answer knows the nodes, memory per process (PSS, shared pages divided
 among those who share them), the agent's processor time in a heartbeat storm with the requests' latency before and during
-it, and how long a change of one node takes to reach the answers. `--slices 10240` adds devices, `--pods 20480` running Pods.
+it, and how long a change of one node takes to reach the answers. `--slices 10240` adds devices, `--pods 20480` running Pods,
+`--claims 5000` claims that hold eight devices each, a tenth of which then give them back and take them again.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def wait_for(what: Callable[[], bool], since: float) -> float:
 
 @contextlib.contextmanager
 def list_server(directory: Path, *counts: int) -> Iterator[str]:
-    """Its URL; the kubeconfig is in the directory. counts: of nodes, slices, Pods."""
+    """Its URL; the kubeconfig is in the directory. counts: of nodes, slices, Pods, claims."""
     command = [sys.executable, "-m", "tests.bench.listserver", str(directory), *map(str, counts)]
     process = subprocess.Popen(command)
     try:
@@ -163,19 +164,24 @@ def _words(load: subprocess.Popen[bytes]) -> str:
     return f"{len(result['latencies'])} requests, p50 {p50:.1f} ms, p99 {p99:.1f} ms, {result['bad']} not admitted"
 
 
-def measure(node_count: int, slice_count: int = 0, pod_count: int = 0, *, storms: bool = True) -> None:
+def measure(
+    node_count: int, slice_count: int = 0, pod_count: int = 0, claim_count: int = 0, *, storms: bool = True
+) -> None:
     """One replica from its start to its end; prints what was measured."""
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
         directory = Path(name)
         (directory / "api").mkdir()
-        with list_server(directory / "api", node_count, slice_count, pod_count) as url:
+        with list_server(directory / "api", node_count, slice_count, pod_count, claim_count) as url:
             load = os.getloadavg()[0]
             with replica(directory, directory / "api" / "kubeconfig") as one:
-                print(f"{node_count} nodes, {slice_count} slices, {pod_count} Pods, load average {load:.1f}")
+                counts = f"{node_count} nodes, {slice_count} slices, {pod_count} Pods, {claim_count} claims"
+                print(f"{counts}, load average {load:.1f}")
                 _measure_start(one)
                 if storms:
                     time.sleep(3)
                     _measure_storm(one, directory, url, node_count)
+                if storms and claim_count:
+                    _measure_claims(one, directory, url, claim_count // 10)
 
 
 def _measure_start(one: Replica) -> None:
@@ -200,12 +206,41 @@ def _print_memory(one: Replica) -> None:
     print(f"  PSS {total:.0f} MiB: {parts}", flush=True)
 
 
-def _measure_storm(one: Replica, directory: Path, url: str, node_count: int) -> None:
+def _poster(directory: Path, url: str) -> Callable[[str], None]:
     server = ssl.create_default_context(cafile=str(directory / "api" / "certs" / "ca.crt"))
 
     def post(path: str) -> None:
         urllib.request.urlopen(urllib.request.Request(url + path, method="POST"), context=server, timeout=120).read()
 
+    return post
+
+
+def _measure_claims(one: Replica, directory: Path, url: str, claim_count: int) -> None:
+    """Claims that come and go all the time."""
+    post = _poster(directory, url)
+    pids = {role: found for role, found in one.pids().items() if role in ("agent", "worker")}
+    load = _latencies(one, directory, STORM_SECONDS)
+    before = {role: sum(map(_cpu_seconds, found)) for role, found in pids.items()}
+    started = time.monotonic()
+    post(f"/claims?updates={2 * claim_count}&seconds={STORM_SECONDS}")
+    took = time.monotonic() - started
+    print(f"  requests while claims come and go: {_words(load)}")
+    spent = {role: (sum(map(_cpu_seconds, found)) - before[role]) / took for role, found in pids.items()}
+    print(
+        f"  {claim_count} claims gave devices back and took them in {took:.1f} s: agent {spent['agent']:.1%} of a core, "
+        f"workers {spent['worker']:.1%}, requests included"
+    )
+    load = _latencies(one, directory, STORM_SECONDS)
+    before_workers = sum(map(_cpu_seconds, pids["worker"]))
+    print(f"  requests afterwards: {_words(load)}")
+    print(
+        f"  workers for these: {(sum(map(_cpu_seconds, pids['worker'])) - before_workers) / STORM_SECONDS:.1%} of a core"
+    )
+    _print_memory(one)
+
+
+def _measure_storm(one: Replica, directory: Path, url: str, node_count: int) -> None:
+    post = _poster(directory, url)
     (agent,) = one.pids()["agent"]
 
     def spent(seconds: float) -> float:
@@ -238,8 +273,9 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=NODE_COUNT)
     parser.add_argument("--slices", type=int, default=0)
     parser.add_argument("--pods", type=int, default=0)
+    parser.add_argument("--claims", type=int, default=0)
     options = parser.parse_args()
-    measure(options.nodes, options.slices, options.pods)
+    measure(options.nodes, options.slices, options.pods, options.claims)
 
 
 if __name__ == "__main__":

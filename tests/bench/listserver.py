@@ -1,9 +1,10 @@
 """A raw server that speaks list and watch as kube-apiserver does, over TLS, from bodies made in advance.
 
-`python -m tests.bench.listserver DIRECTORY NODES SLICES PODS` writes `url` into the directory when it serves. It stands in for the
+`python -m tests.bench.listserver DIRECTORY NODES SLICES PODS CLAIMS` writes `url` into the directory when it serves. It stands in for the
 API server where thousands of Nodes have to be there at once and its own work must not be in the figures. Node objects are
 of the form a kubelet writes, managed fields and images included, at least 8 kB each. `POST /storm?updates=N&seconds=S` sends that many
-heartbeats to the watches of Nodes; `POST /change` changes the labels of one node.
+heartbeats to the watches of Nodes; `POST /change` changes the labels of one node; `POST /claims?updates=N&seconds=S` has so many
+claims give their devices back and take them again.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ RACK = "topo.example.com/rack"
 GPU_DRIVER, NIC_DRIVER = "gpu.example.com", "nic.example.com"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 IMAGE_COUNT = 28
+NODES, CLAIMS = "/api/v1/nodes", "/apis/resource.k8s.io/v1/resourceclaims"
 
 
 def node(number: int) -> Json:
@@ -156,6 +158,22 @@ def pod(number: int, node_count: int) -> Json:
     }
 
 
+def claim(number: int, *, is_allocated: bool = True) -> Json:
+    """Of a Pod of a gang: it holds all GPUs of the node with its number."""
+    exactly = {"deviceClassName": GPU_DRIVER, "allocationMode": "ExactCount", "count": 8}
+    results = [
+        {"request": "gpu", "driver": GPU_DRIVER, "pool": node_name(number), "device": f"d{index}"} for index in range(8)
+    ]
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node_name(number)]}]}]
+    allocation = {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": terms}}
+    user = {"resource": "pods", "name": f"pod-{number}", "uid": f"00000000-0000-4000-9000-{number:012}"}
+    return {
+        "metadata": {"name": f"claim-{number}", "namespace": f"team-{number % 50}", "resourceVersion": str(number + 1)},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
+        "status": {"allocation": allocation, "reservedFor": [user]} if is_allocated else {},
+    }
+
+
 def node_name(number: int) -> str:
     """Of the node with this number."""
     return f"gpu-node-{number:05}.fleet.example.com"
@@ -164,7 +182,7 @@ def node_name(number: int) -> str:
 class World:
     """What is served: lists by path, single objects that clients wrote, and who watches the Nodes."""
 
-    def __init__(self, node_count: int, slice_count: int, pod_count: int) -> None:
+    def __init__(self, node_count: int, slice_count: int, pod_count: int, claim_count: int) -> None:
         self.nodes = [node(number) for number in range(node_count)]
         smallest = min((len(json.dumps(one)) for one in self.nodes), default=NODE_BYTES_MIN)
         assert smallest >= NODE_BYTES_MIN, smallest
@@ -176,15 +194,17 @@ class World:
             for name in (GPU_DRIVER, NIC_DRIVER)
         ]
         self.lists = {
-            "/api/v1/nodes": encoded(self.nodes),
+            NODES: encoded(self.nodes),
             "/apis/resource.k8s.io/v1/resourceslices": encoded(
                 [resource_slice(number) for number in range(slice_count)]
             ),
             "/apis/resource.k8s.io/v1/deviceclasses": encoded(classes),
             "/api/v1/pods": encoded([pod(number, node_count) for number in range(pod_count)]),
+            CLAIMS: encoded([claim(number) for number in range(claim_count)]),
         }
         self.objects: dict[str, Json] = {}
-        self.watches: list[queue.SimpleQueue[bytes]] = []
+        self.claim_count = claim_count
+        self.watches: dict[str, list[queue.SimpleQueue[bytes]]] = {NODES: [], CLAIMS: []}
         self.version = node_count + slice_count + 1
         self.lock = threading.Lock()
 
@@ -198,21 +218,28 @@ class World:
     def event(self, changed: Json) -> bytes:
         self.version += 1
         changed["metadata"]["resourceVersion"] = str(self.version)
-        return (
-            json.dumps({"type": "MODIFIED", "object": {"kind": "Node", "apiVersion": "v1", **changed}}).encode() + b"\n"
-        )
+        return json.dumps({"type": "MODIFIED", "object": changed}).encode() + b"\n"
 
-    def send(self, event: bytes) -> None:
-        for watch in list(self.watches):
+    def send(self, event: bytes, path: str = NODES) -> None:
+        for watch in list(self.watches[path]):
             watch.put(event)
 
     def storm(self, updates: int, seconds: float) -> None:
-        """Spread evenly, each node in its turn; made in advance, so that only sending is left."""
-        events = [self.heartbeat(number % len(self.nodes)) for number in range(updates)]
+        """Each node in its turn."""
+        self._spread([self.heartbeat(number % len(self.nodes)) for number in range(updates)], seconds, NODES)
+
+    def claims(self, updates: int, seconds: float) -> None:
+        """Each claim in its turn gives its devices back and takes them again."""
+        numbers = [number % self.claim_count for number in range(updates // 2) for _ in range(2)]
+        events = [self.event(claim(number, is_allocated=bool(index % 2))) for index, number in enumerate(numbers)]
+        self._spread(events, seconds, CLAIMS)
+
+    def _spread(self, events: list[bytes], seconds: float, path: str) -> None:
+        """Evenly; made in advance, so that only sending is left."""
         started = time.monotonic()
         for index, event in enumerate(events):
-            time.sleep(max(0.0, started + index * seconds / updates - time.monotonic()))
-            self.send(event)
+            time.sleep(max(0.0, started + index * seconds / len(events) - time.monotonic()))
+            self.send(event, path)
 
 
 def encoded(objects: list[Json]) -> list[bytes]:
@@ -255,8 +282,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         events: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        if path == "/api/v1/nodes":
-            self.world.watches.append(events)
+        watches = self.world.watches.get(path, [])
+        watches.append(events)
         while True:
             try:
                 event = events.get(timeout=60)
@@ -267,16 +294,16 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
             except OSError:
                 break
-        if events in self.world.watches:
-            self.world.watches.remove(events)
+        watches.remove(events)
         self.close_connection = True
 
     def do_POST(self) -> None:
         url = urlsplit(self.path)
         body = self._body()
-        if url.path == "/storm":
+        if url.path in ("/storm", "/claims"):
             query = parse_qs(url.query)
-            self.world.storm(int(query["updates"][0]), float(query["seconds"][0]))
+            run = self.world.storm if url.path == "/storm" else self.world.claims
+            run(int(query["updates"][0]), float(query["seconds"][0]))
             self._answer(200, b"{}")
         elif url.path == "/change":
             changed = self.world.nodes[0]

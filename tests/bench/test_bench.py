@@ -51,7 +51,7 @@ def test_http() -> None:
 @pytest.mark.processes
 def test_inventory(capsys: pytest.CaptureFixture[str]) -> None:
     """A replica over the list server knows a handful of nodes, devices and Pods, and says what it costs."""
-    inventory.measure(node_count=32, slice_count=64, pod_count=64, storms=False)
+    inventory.measure(node_count=32, slice_count=64, pod_count=64, claim_count=16, storms=False)
 
     out = capsys.readouterr().out
     assert "every answer knows the nodes after" in out

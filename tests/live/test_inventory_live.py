@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -18,80 +15,17 @@ from tests.cluster.client import STRATEGIC_PATCH
 from tests.cluster.cluster import Cluster, NodeSpec
 from tests.cluster.plugin import NodesFactory
 from tests.feasibility.devices.objects import resource_slice
+from tests.live.agent import Agent
 from tests.live.muster import Muster
 from tests.support.cases import policy_document
 from webhook.cli.main import app
 from webhook.cluster.connection import Connection
-from webhook.cluster.inventory import LiveInventory
-from webhook.cluster.inventory_feed import InventoryFeed
-from webhook.cluster.marks_map import CONFIG_MAP, Keeper, MarksMap
-from webhook.cluster.pod_feed import PodFeed
-from webhook.cluster.published import Files
-from webhook.cluster.store import STORE_FILE, StoreReader, StoreWriter
-from webhook.cluster.watcher import pod_thread, threads
+from webhook.cluster.marks_map import CONFIG_MAP, MarksMap
 from webhook.inventory.devices import DeviceInventory
 from webhook.inventory.snapshot import Node, Question, Snapshot
-from webhook.policy.model import Cluster as Profile
 
 GPU = "example.com/gpu"
 DRIVER = "gpu.example.com"
-
-
-class Agent:
-    """What the agent does for the inventory, as the leader, and a worker that reads it; ends with the block."""
-
-    def __init__(self, cluster: Cluster, folder: Path, namespace: str) -> None:
-        folder.mkdir()
-        self._stop = threading.Event()
-        self._store = StoreWriter(folder / STORE_FILE)
-        self._store.beat()
-        connection = Connection(cluster.kubeconfig())
-        self.pods = PodFeed()
-        self.feed = InventoryFeed(self._store, Files(folder), pods=self.pods)
-        keeper = Keeper(MarksMap(connection, namespace), self.feed, lambda: True, self._say)
-        self._threads = [
-            *threads(connection, self._store, self._stop, self._say, inventory=self.feed),
-            pod_thread(connection, self.pods, self._stop, self._say, self.feed.has_published),
-            threading.Thread(target=keeper.run, args=(self._stop,), daemon=True),
-            threading.Thread(target=self.feed.run, args=(self._stop, self._say), daemon=True),
-        ]
-        self._worker = LiveInventory(StoreReader(folder / STORE_FILE), folder, Profile)
-        self.said: list[tuple[str, dict[str, Any]]] = []
-
-    def _say(self, event: str, fields: dict[str, Any]) -> None:
-        self.said.append((event, fields))
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads[-2:]:
-            thread.join(timeout=10)
-
-    def snapshot(self) -> Snapshot | None:
-        """The newest, if it is complete."""
-        self._store.beat()
-        self._worker.look()
-        found = self._worker.current()
-        return found if found is not None and found.complete.holds else None
-
-    def reason(self) -> str:
-        """Why the newest is not complete."""
-        self.snapshot()
-        found = self._worker.current()
-        return "" if found is None else found.complete.reason
-
-    def until(self, holds: Callable[[Snapshot], bool], what: str) -> Snapshot:
-        end = time.monotonic() + 30
-        while time.monotonic() < end:
-            found = self.snapshot()
-            if found is not None and holds(found):
-                return found
-            time.sleep(0.05)
-        raise AssertionError(f"not within 30 s: {what}; {self.said}")
 
 
 @pytest.fixture

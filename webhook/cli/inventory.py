@@ -21,6 +21,7 @@ import yaml
 from webhook.cli.options import Kubeconfig, connection_to
 from webhook.cluster.connection import PAGE_OBJECT_COUNT, Connection, ReadState
 from webhook.cluster.marks_map import MarksMap, UnreadError
+from webhook.inventory.devices import allocated_by
 from webhook.inventory.marks import Marks, exported
 from webhook.objects.words import plural
 
@@ -33,9 +34,13 @@ _LISTS = (
     ("/apis/node.k8s.io/v1/runtimeclasses", "node.k8s.io/v1", "RuntimeClass"),
     ("/apis/resource.k8s.io/v1/deviceclasses", "resource.k8s.io/v1", "DeviceClass"),
     ("/apis/resource.k8s.io/v1/resourceslices", "resource.k8s.io/v1", "ResourceSlice"),
-    ("/apis/resource.k8s.io/v1beta2/devicetaintrules", "resource.k8s.io/v1beta2", "DeviceTaintRule"),
+    ("/apis/resource.k8s.io/v1/devicetaintrules", "resource.k8s.io/v1", "DeviceTaintRule"),
 )
-_PODS = ("/api/v1/pods", "v1", "Pod")
+# What runs now, and what it holds.
+_NOW = (
+    ("/api/v1/pods", "v1", "Pod"),
+    ("/apis/resource.k8s.io/v1/resourceclaims", "resource.k8s.io/v1", "ResourceClaim"),
+)
 # Annotations that the inventory reads: Muster's own, and signs of an autoscaler (webhook/inventory/build.py).
 _ANNOTATIONS = ("muster.dev/", "karpenter.", "cluster-autoscaler.kubernetes.io/", "cluster.x-k8s.io/")
 
@@ -56,7 +61,7 @@ def export(
     ] = "json",
     kubeconfig: Kubeconfig = None,
     anonymize: Annotated[bool, typer.Option("--anonymize", help="replace names of nodes and Pods")] = False,
-    pods: Annotated[bool, typer.Option("--pods", help="also Pods, for what fits now")] = False,
+    pods: Annotated[bool, typer.Option("--pods", help="also Pods and allocated ResourceClaims, for what fits now")] = False,
     namespace: Annotated[str, typer.Option(help="Muster's own, which holds what nodes had lately")] = "muster-system",
 ) -> None:
     """Write the nodes, devices and classes of a cluster, as far as Muster reads them. Exit 2: they cannot be read."""
@@ -99,9 +104,10 @@ def as_yaml(document: Any) -> str:
 
 def inventory_objects(connection: Connection, *, with_pods: bool = False) -> Iterator[dict[str, Any]]:
     """Everything, pruned. Raises ExportError."""
-    for path, api_version, kind in (*_LISTS, *([_PODS] if with_pods else [])):
+    for path, api_version, kind in (*_LISTS, *(_NOW if with_pods else ())):
         for raw in _list(connection, path, kind):
-            yield {"apiVersion": api_version, "kind": kind, **_pruned(kind, raw)}
+            if kind != "ResourceClaim" or any(allocated_by(raw)):
+                yield {"apiVersion": api_version, "kind": kind, **_pruned(kind, raw)}
 
 
 def _list(connection: Connection, path: str, kind: str) -> Iterator[dict[str, Any]]:
@@ -125,7 +131,7 @@ def _pruned(kind: str, raw: Mapping[str, Any]) -> dict[str, Any]:
     metadata = raw.get("metadata") or {}
     annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k.startswith(_ANNOTATIONS)}
     kept: dict[str, Any] = {"name": metadata.get("name")}
-    if kind == "Pod":
+    if kind in ("Pod", "ResourceClaim"):
         kept["namespace"] = metadata.get("namespace")
     else:
         kept |= {"labels": metadata["labels"]} if metadata.get("labels") else {}
@@ -143,6 +149,9 @@ def _pruned(kind: str, raw: Mapping[str, Any]) -> dict[str, Any]:
         }
     if kind == "Pod":
         return {"metadata": kept, "spec": _pod_spec(spec), "status": _some(status, "phase")}
+    if kind == "ResourceClaim":
+        results = [{"driver": driver, "pool": pool, "device": name} for driver, pool, name in allocated_by(raw)]
+        return {"metadata": kept, "status": {"allocation": {"devices": {"results": results}}}}
     if kind == "RuntimeClass":
         return {"metadata": kept, **_some(raw, "handler", "overhead", "scheduling")}
     return {"metadata": kept, "spec": spec}
@@ -162,20 +171,33 @@ def _some(raw: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 # ---- without names ------------------------------------------------------------------------------------------------
 def anonymized(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Names of nodes replaced, in order ("node-1"), also inside longer texts of the same node (pool names); Pods,
+    """Names of nodes replaced, in order ("node-1"), also inside longer texts of the same node (pool names); Pods, claims,
     namespaces and slices are numbered. Labels, taints and devices stay: by them a tenant's manifests are judged."""
     names = [obj["metadata"]["name"] for obj in objects if obj["kind"] == "Node"]
     aliases = {name: f"node-{number}" for number, name in enumerate(names, 1)}
+    aliases |= _pool_aliases(objects, aliases)
     result: list[dict[str, Any]] = []
     for number, obj in enumerate(objects, 1):
         own = obj["metadata"]["name"] if obj["kind"] == "Node" else (obj.get("spec") or {}).get("nodeName")
         renamed: dict[str, Any] = _renamed(obj, aliases, own if own in aliases else None)
-        if obj["kind"] == "Pod":
-            renamed["metadata"] = {"name": f"pod-{number}", "namespace": "anonymous"}
+        if obj["kind"] in ("Pod", "ResourceClaim"):
+            word = "pod" if obj["kind"] == "Pod" else "claim"
+            renamed["metadata"] = {"name": f"{word}-{number}", "namespace": "anonymous"}
         elif obj["kind"] == "ResourceSlice":
             renamed["metadata"]["name"] = f"slice-{number}"
         result.append(renamed)
     return result
+
+
+def _pool_aliases(objects: list[dict[str, Any]], aliases: Mapping[str, str]) -> dict[str, str]:
+    """Pools with a node's name in theirs: claims and rules name them without the node."""
+    found: dict[str, str] = {}
+    for obj in objects:
+        node = obj["spec"].get("nodeName") if obj["kind"] == "ResourceSlice" else None
+        if node in aliases:
+            pool = obj["spec"]["pool"]["name"]
+            found[pool] = _renamed(pool, aliases, node)
+    return {pool: alias for pool, alias in found.items() if pool != alias}
 
 
 def _renamed(value: Any, aliases: Mapping[str, str], own: str | None) -> Any:

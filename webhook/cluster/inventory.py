@@ -33,6 +33,8 @@ from webhook.inventory.usage import Usage
 from webhook.policy.model import Cluster
 
 LOOK_SECONDS = 1.0
+# Of a core, at most, for what comes and goes all the time and only warnings read.
+BESIDE_SHARE_MAX = 0.1
 # Until there is a first snapshot.
 FIRST_LOOK_SECONDS = 0.1
 NO_AGENT = "the agent does not watch Node objects at the moment"
@@ -64,6 +66,7 @@ class LiveInventory:
         self._usage: tuple[str, Usage | None] = ("", None)
         self._use: tuple[str, DeviceUse] = ("", NOTHING_KNOWN)
         self._overlaid: tuple[tuple[str, str], DeviceInventory | None] = (("", ""), None)
+        self._beside_at = float("-inf")
         self._reported = ""
         self._taken: bytes | None = None
 
@@ -126,19 +129,23 @@ class LiveInventory:
         made_of = (manifest, cluster, is_stable)
         if made_of == self._made_of:
             return True
+        made, is_beside = self._made, _is_beside(made_of, self._made_of)
+        started = self._clock()
+        if is_beside and started < self._beside_at:
+            return True
         try:
             nodes, devices = self._mapped(manifest)
         except (OSError, ValueError, KeyError, msgspec.DecodeError):
             return False
         taken, used = self._taken_pods(manifest.pods), self._used(devices, manifest)
-        made = self._made
-        if made is not None and _is_beside(made_of, self._made_of):
+        if made is not None and is_beside:
             snapshot = _beside(made, taken, used)
         else:
             snapshot = self._snapshot(manifest, cluster, nodes, used, taken)
         if made is not None:
             prepare_like(snapshot, made)
         self._made, self._made_of = snapshot, made_of
+        self._beside_at = self._clock() + (self._clock() - started) / BESIDE_SHARE_MAX
         return True
 
     def _snapshot(

@@ -49,7 +49,7 @@ INVENTORY_KINDS = (
 # Read by warnings alone.
 USE_KINDS = {
     CLAIM: Kind("resource.k8s.io", CLAIM, "resourceclaims", ("v1",), AllocatedClaim),
-    RULE: Kind("resource.k8s.io", RULE, "devicetaintrules", ("v1", "v1beta2"), DeviceObject, namespaced=False),
+    RULE: Kind("resource.k8s.io", RULE, "devicetaintrules", ("v1",), DeviceObject, namespaced=False),
 }
 
 

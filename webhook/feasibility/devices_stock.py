@@ -209,6 +209,7 @@ class _Shelver:
         # Which bits of a mark are a rule's.
         self.bits = {rule: index for index, rule in enumerate(filter(is_named, self.rules))}
         self.marks = marks(self.inventory, self.question)
+        self.projected: dict[Hashable, tuple[str, ...]] = {}
         self.stocks: list[Stock] = []
         self.by_content: dict[Hashable, int] = {}
 
@@ -321,6 +322,17 @@ class _Shelver:
         return limits, sets
 
     def _projected(self, one: _Now, sets: Mapping[tuple[PoolId, str], int]) -> tuple[str, ...]:
+        """As `_project`. Thousands of nodes are one example with other devices held: of that each device is looked at once."""
+        device = one.device
+        if self.is_by_node or device.shape.consumes:
+            return self._project(one, sets)
+        key = (device.shape, one.taints, device.is_former, device.node is None, device.selector is None)
+        found = self.projected.get(key)
+        if found is None:
+            found = self.projected[key] = self._project(one, sets)
+        return found
+
+    def _project(self, one: _Now, sets: Mapping[tuple[PoolId, str], int]) -> tuple[str, ...]:
         """All that counts of a device, as text: texts of all kinds can be sorted."""
         device = one.device
         shape = device.shape
