@@ -58,7 +58,8 @@ class Settings(BaseSettings):
     inventory: bool = Field(default=True, description="judge gangs by the nodes and devices that the cluster has")
     inventory_pods: bool = Field(
         default=True,
-        description="watch Pods too, to warn of gangs that fit but not now; the agent keeps about 0.4 kB per running Pod",
+        description="watch Pods and what ResourceClaims hold too, to warn of gangs that fit but not now; the agent keeps "
+        "about 0.4 kB per running Pod and 0.5 kB per allocated claim",
     )
     workers: int = Field(default=2, ge=1, le=64, description="worker processes")
     threads: int = Field(default=8, ge=1, le=256, description="threads of one worker")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -11,9 +12,14 @@ import pytest
 
 from tests.support.cases import FixedPolicies, policy_document
 from webhook import agent
+from webhook.cluster import watcher
 from webhook.cluster.census_feed import Feed
+from webhook.cluster.connection import Connection
+from webhook.cluster.device_use_feed import CLAIM, DeviceUseFeed
 from webhook.cluster.inventory_feed import InventoryFeed
+from webhook.cluster.inventory_kinds import USE_KINDS
 from webhook.cluster.lease import Lease
+from webhook.cluster.watcher import late_threads
 from webhook.quota.recount import NoJournal, Recounter
 
 
@@ -47,6 +53,38 @@ def test_a_thread_that_ends_by_itself_ends_the_agent(tmp_path: Path, monkeypatch
             agent.run(tmp_path, kubeconfig(tmp_path), stop, pods=False)
     finally:
         stop.set()
+
+
+def test_a_bug_in_what_only_warnings_read_ends_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told of, nothing that rests on it is said, and the watch goes on."""
+    stop, after, said = threading.Event(), threading.Event(), []
+    feed = DeviceUseFeed()
+    feed.replace_kind(CLAIM, [])
+    runs: list[str] = []
+
+    def run(_watcher: watcher.Watcher) -> None:
+        runs.append("once more")
+        if len(runs) > 1:
+            stop.wait(10)
+            return
+        raise IndexError("a bug of ours")
+
+    monkeypatch.setattr(watcher.Watcher, "run", run)
+    monkeypatch.setattr(watcher, "RETRY_SECONDS_MAX", 0.01)
+    connection = Connection(kubeconfig(tmp_path))
+    (thread,) = late_threads(connection, [(USE_KINDS[CLAIM], feed)], stop, lambda *words: said.append(words), after)
+    thread.start()
+    is_early = bool(runs)
+    after.set()
+    end = time.monotonic() + 10
+    while len(runs) < 2 and time.monotonic() < end:
+        time.sleep(0.01)
+
+    assert (is_early, thread.is_alive(), len(runs)) == (False, True, 2)
+    assert said == [("watch-failed", {"kind": CLAIM, "reason": "IndexError('a bug of ours')"})]
+    assert feed.number == 0
+    stop.set()
+    thread.join(10)
 
 
 def test_an_api_server_that_is_away_does_not(tmp_path: Path) -> None:

@@ -115,6 +115,24 @@ def test_names_inside_other_names_are_replaced_once() -> None:
     assert found[2]["metadata"]["namespace"] == "anonymous"
 
 
+def test_pools_that_claims_and_rules_name_are_those_of_the_slices() -> None:
+    """A driver may name a node's pool after it with more words; a claim says nothing of the node."""
+    node = {"kind": "Node", "metadata": {"name": "gpu-1"}}
+    pool = {"name": "gpu-1-mig", "generation": 1, "resourceSliceCount": 1}
+    raw = {"kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": {"nodeName": "gpu-1", "pool": pool}}
+    rule = {"kind": "DeviceTaintRule", "metadata": {"name": "r"}, "spec": {"deviceSelector": {"pool": "gpu-1-mig"}}}
+    results = [{"driver": "d", "pool": "gpu-1-mig", "device": "x"}]
+    status = {"allocation": {"devices": {"results": results}}}
+    held = {"kind": "ResourceClaim", "metadata": {"name": "secret", "namespace": "team"}, "status": status}
+
+    found = anonymized([node, raw, rule, held])
+
+    assert found[1]["spec"]["pool"]["name"] == "node-1-mig"
+    assert found[2]["spec"]["deviceSelector"]["pool"] == "node-1-mig"
+    assert found[3]["status"]["allocation"]["devices"]["results"][0]["pool"] == "node-1-mig"
+    assert found[3]["metadata"] == {"name": "claim-4", "namespace": "anonymous"}
+
+
 def test_a_cluster_that_does_not_answer_is_exit_2(tmp_path: Path) -> None:
     config = {
         "apiVersion": "v1",

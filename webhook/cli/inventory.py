@@ -61,7 +61,9 @@ def export(
     ] = "json",
     kubeconfig: Kubeconfig = None,
     anonymize: Annotated[bool, typer.Option("--anonymize", help="replace names of nodes and Pods")] = False,
-    pods: Annotated[bool, typer.Option("--pods", help="also Pods and allocated ResourceClaims, for what fits now")] = False,
+    pods: Annotated[
+        bool, typer.Option("--pods", help="also Pods and allocated ResourceClaims, for what fits now")
+    ] = False,
     namespace: Annotated[str, typer.Option(help="Muster's own, which holds what nodes had lately")] = "muster-system",
 ) -> None:
     """Write the nodes, devices and classes of a cluster, as far as Muster reads them. Exit 2: they cannot be read."""

@@ -303,6 +303,7 @@ class InventoryFeed:
                 if self._manifest is not None:
                     self._publish(msgspec.structs.replace(self._manifest, reason=UNWRITTEN))
                 raise
+        self._publish_beside()
 
     def _step(self) -> None:
         now = self._clock()
@@ -322,16 +323,16 @@ class InventoryFeed:
             self._build(reason)
             self._built_at = self._clock()
             self._build_seconds = self._built_at - now
-        self._publish_beside()
 
     def _publish_beside(self) -> None:
-        """What only warnings read."""
-        former = self._manifest
-        sides = self._beside.write_due() if former is not None else {}
-        if former is not None and sides:
-            self._publish(msgspec.structs.replace(former, **sides))
-            self._beside.done()
-            self._keep(former)
+        """What only warnings read. No watch waits while it is made."""
+        sides = self._beside.write_due() if self._manifest is not None else {}
+        with self._lock:
+            former = self._manifest
+            if former is not None and sides:
+                self._publish(msgspec.structs.replace(former, **sides))
+                self._beside.done()
+                self._keep(former)
 
     def _keep(self, former: Manifest | None) -> None:
         """Removes the files of versions before the former one, which a worker may be about to map."""

@@ -174,10 +174,10 @@ class DeviceInventory:
             yield from (device for device in devices if not device.is_former)
         yield from (device for device in self.shared if not device.is_former)
 
-    def examples(self, reads: frozenset[Key], *, by_name: bool = False) -> Iterator[tuple[Device, int]]:
+    def examples(self, reads: frozenset[Key]) -> Iterator[tuple[Device, int]]:
         """As `devices`, with how often: of nodes with equal devices only one's are given, except where `reads` holds an
-        attribute that tells devices one by one, or by_name is set."""
-        if by_name or reads & self.identities:
+        attribute that tells devices one by one."""
+        if reads & self.identities:
             yield from ((device, 1) for device in self.devices())
             return
         node_counts = Counter(self.groups.values())
