@@ -51,8 +51,8 @@ def manifest(folder: Path, count: int, key: str | None = "topo.example.com/rack"
     return str(path)
 
 
-def run(*words: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, list(words), env={"COLUMNS": "160"})
+def run(*words: str, given: str = "") -> tuple[int, str]:
+    result = CliRunner().invoke(app, list(words), env={"COLUMNS": "160"}, input=given)
     return result.exit_code, result.output
 
 
@@ -109,6 +109,22 @@ def test_explain_says_why_it_does_not_know(tmp_path: Path) -> None:
     assert 'unknown: scheduler "volcano"' in said
 
 
+def test_explain_names_what_it_cannot_read(tmp_path: Path) -> None:
+    """ "Nothing here makes Pods" would be a lie: nobody knows. The rest is answered."""
+    path = tmp_path / "set.yaml"
+    bad = json.dumps(job("bad").set("spec.parallelism", "4").dict())
+    path.write_text("\n---\n".join([bad, json.dumps(job("train").gpu(8).dict()), "kind: Job"]))
+
+    code, said = run("explain", str(path), "--inventory", RACKS)
+    alone = run("explain", "-", "--inventory", RACKS, given=bad)
+
+    assert code == 2
+    assert f'{path}:1: cannot be read: spec.parallelism: expected a whole number, found a string "4"; write 4' in said
+    assert f"{path}:5: cannot be read: has no apiVersion" in said
+    assert f"{path}:3 Job 'train'" in said
+    assert (alone[0], "makes Pods" in alone[1]) == (2, False)
+
+
 def items(path: Path | str) -> list[tuple[str, str]]:
     return [(raw["kind"], raw["metadata"]["name"]) for raw in read_objects(str(path))]
 
@@ -140,15 +156,25 @@ def test_a_label_that_looks_like_a_date_is_text(tmp_path: Path) -> None:
     assert next(read_objects(str(path)))["metadata"]["labels"] == {"since": "2026-01-01"}
 
 
-@pytest.mark.parametrize("text", ["a: b: c", "{", "just words"])
-def test_an_unreadable_inventory_is_exit_2(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("kind: Node\na: b: c", ":2: not YAML: mapping values are not allowed in this context"),
+        ("{", ": not JSON: Input data was truncated"),
+        ("[" * 100_000, ": nested too deep"),
+        ("a: \xe9", ": not text: incomplete UTF-8 octet sequence"),
+        ("just words", ": holds something that is no object"),
+    ],
+)
+def test_an_unreadable_inventory_is_named_and_exit_2(tmp_path: Path, text: str, fault: str) -> None:
+    """With several files at hand, "in <byte string>" helps nobody."""
     path = tmp_path / "i.yaml"
-    path.write_text(text)
+    path.write_text(text, "latin-1")
 
     code, said = run("review", manifest(tmp_path, 2), "--inventory", str(path))
 
     assert code == 2
-    assert "the inventory cannot be read" in said
+    assert said == f"the inventory cannot be read: {path}{fault}\n"
 
 
 def test_no_inventory_is_none() -> None:

@@ -33,10 +33,24 @@ def test_a_broken_document_hides_no_verdict(tmp_path: Path, order: tuple[str, ..
     line = "\n---\n".join(order).split(BROKEN)[0].count("\n") + BROKEN.count("\n") + 2
     assert code == 2
     assert f"{file}:{line}: cannot be read: not YAML" in said
+    assert "only this part of the file is not judged" in said
     assert "Job team-a/sweep: DENIED" in said
     assert "[WAS101]" in said
     assert "2 objects judged" in said
-    assert "1 place unreadable" in said
+    assert "1 place unreadable, so this is no pass (exit 2)" in said
+
+
+def test_a_file_that_cannot_be_opened_has_no_line(tmp_path: Path) -> None:
+    """Nothing stands at line 1 of it, and nothing of it was judged."""
+    missing = tmp_path / "nope.yaml"
+    (tmp_path / "job.json").write_text(POSSIBLE)
+
+    code, said = run(str(missing), str(tmp_path / "job.json"))
+    in_json = json.loads(run(str(missing), "-o", "json")[1])
+
+    assert code == 2
+    assert said.startswith(f"{missing}: cannot be read: No such file or directory\n1 object judged")
+    assert [(one["file"], one["line"]) for one in in_json["unreadable"]] == [(str(missing), None)]
 
 
 def test_a_broken_document_in_json_output() -> None:
@@ -61,6 +75,9 @@ def test_a_set_with_a_broken_document_is_not_complete(tmp_path: Path) -> None:
 
     assert (whole[0], "WAS206" in whole[1]) == (1, True)
     assert (broken[0], "WAS206" in broken[1]) == (2, False)
+    words = ["review", "-", "--complete", "-p", str(policy)]
+    noted = [CliRunner().invoke(app, words, input=text).stderr for text in (JOINS, f"{JOINS}\n---\n{BROKEN}")]
+    assert ["--complete counts for nothing" in text for text in noted] == [False, True]
 
 
 def test_a_chart_is_told_to_be_rendered(tmp_path: Path) -> None:
@@ -85,7 +102,7 @@ def test_a_chart_in_a_folder_is_one_line(tmp_path: Path) -> None:
     chart = tmp_path / "app"
     assert code == 2
     assert (
-        f"{chart}:1: cannot be read: is a Helm chart: render it first (helm template {chart} | muster review -)" in said
+        f"{chart}: cannot be read: is a Helm chart: render it first (helm template {chart} | muster review -)" in said
     )
     assert said.count("cannot be read") == 1
     assert "1 object judged" in said

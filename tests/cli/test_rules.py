@@ -69,7 +69,8 @@ def test_every_page_says_why_and_what_to_do(page: Any) -> None:
 def test_a_policy_says_what_each_rule_does_in_a_namespace(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     override = "{name: o, scope: {namespaces: [lab]}, actionMax: Warn, mutations: {WAS901: true}}"
-    policy.write_text(HEAD + f"spec: {{rules: {{WAS103: {{action: Off}}}}, overrides: [{override}]}}")
+    gates = "cluster: {featureGates: {GenericWorkload: true}}"
+    policy.write_text(HEAD + f"spec: {{{gates}, rules: {{WAS103: {{action: Off}}}}, overrides: [{override}]}}")
 
     here, lab = listed("--policy", policy), listed("--policy", policy, "--namespace", "lab")
 
@@ -79,10 +80,98 @@ def test_a_policy_says_what_each_rule_does_in_a_namespace(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["tolerat"], ["WAS508"]),
+        (["MISSING", "Priority"], ["WAS124"]),
+        (["was90"], ["WAS901", "WAS902", "WAS903", "WAS904"]),
+    ],
+)
+def test_other_words_search_names_and_summaries(words: list[str], found: list[str]) -> None:
+    """The beginning of a word is enough, whatever its case; all words must be there; the list says of how many."""
+    lines = run(*words).stdout.splitlines()
+
+    assert [line.split()[0] for line in lines if line.startswith("  WAS")] == found
+    assert lines[-1] == f"{len(found)} of {len(all_pages())} rules"
+
+
+def test_a_word_is_not_found_inside_another() -> None:
+    """Who asks for "ever" does not mean "never"."""
+    assert run("toleration").exit_code == 0
+    assert run("oleration").exit_code == 2
+
+
+EXEMPTIONS = """spec:
+  cluster: {featureGates: {GenericWorkload: true}}
+  exemptions:
+  - {name: torch, owner: alice, reason: r, expires: 2999-06-30, rules: [WAS103], scope: {namespaces: [team-a]},
+     kinds: [Job, JobSet], objects: ["train-*"]}
+  - {name: old, owner: bob, reason: r, expires: 2001-01-31, rules: [WAS103, WAS101], scope: {namespaces: [team-b, c]}}
+  - name: by label
+    owner: bob
+    reason: r
+    expires: 2999-06-30
+    rules: [WAS103]
+    scope: {namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: t, operator: NotIn, values: [x, z]}]}}
+"""
+TORCH = 'exempt until 2999-06-30: Job, JobSet named "train-*" in namespace team-a ("torch" of alice)'
+OLD = 'exemption ended on 2001-01-31: every kind in namespaces team-b, c ("old" of bob)'
+BY_LABEL = 'exempt until 2999-06-30: every kind in namespaces with labels a=b,t notin (x,z) ("by label" of bob)'
+
+
+@pytest.fixture
+def exempting(tmp_path: Path) -> Path:
+    path = tmp_path / "policy.yaml"
+    path.write_text(HEAD + EXEMPTIONS)
+    return path
+
+
+def test_exemptions_stand_below_the_rule_that_they_exempt(exempting: Path) -> None:
+    """Ended ones as well: who asks why a rule acts again wants to see them."""
+    lines = run("-p", exempting).stdout.splitlines()
+
+    at = [line.split()[0] for line in lines if line].index("WAS103")
+    assert [line.strip() for line in [line for line in lines if line][at + 1 : at + 4]] == [TORCH, OLD, BY_LABEL]
+    assert sum("exempt" in line and line.startswith("      ") for line in lines) == 4
+    page = run("WAS101", "-p", exempting).stdout
+    assert f'\nIn policy "p": Deny\n  {OLD}\n\n## What it checks' in page
+    assert "exempt" not in run("WAS102", "-p", exempting).stdout
+
+
+def test_in_a_namespace_only_its_exemptions_are_shown(exempting: Path) -> None:
+    """Its labels are not known, so those by label may hold."""
+    [entry] = listed("WAS103", "-p", exempting, "-n", "team-b").values()
+
+    assert [(one["name"], one["ended"]) for one in entry["exemptions"]] == [("old", True), ("by label", False)]
+
+
+def test_an_action_is_what_comes_of_it_with_the_gates_declared(tmp_path: Path) -> None:
+    """A rule warns at most while nobody says that its gate is on, and says nothing where it is off."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(HEAD + "spec: {cluster: {featureGates: {GenericWorkload: true, CompositePodGroup: false}}}")
+
+    found = listed("-p", policy)
+
+    assert [found[rule]["action"] for rule in ("WAS102", "WAS139", "WAS111")] == ["Deny", "Warn", "off"]
+    assert [found[rule]["default"] for rule in ("WAS102", "WAS139", "WAS111")] == ["Deny", "Deny", "Deny"]
+    assert (
+        'In policy "p": Warn (Deny once the policy declares the gate WorkloadWithJob)'
+        in run("WAS139", "-p", policy).stdout
+    )
+    assert (
+        'In policy "p": off (the policy declares the gate CompositePodGroup off)' in run("WAS111", "-p", policy).stdout
+    )
+    assert 'only warn because policy "p" does not declare cluster.featureGates' in run("-p", policy).stdout
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (["WAS101", "WAS999"], 'there is no rule "WAS999"; `muster rules` lists all'),
-        (["barrier-above-pods"], 'there is no rule "barrier-above-pods"; did you mean "barrier-above-pod-count"?'),
+        (["barrier-above-pods"], 'no rule has "barrier-above-pods" in its ID, name or summary; did you mean "barrier-'),
+        (["priorty"], 'no rule has "priorty" in its ID, name or summary; did you mean "priority"?'),
+        (["zebra"], 'no rule has "zebra" in its ID, name or summary; `muster rules` lists all'),
+        (["min-count", "claim"], "no rule has all of min-count, claim; each alone is in some"),
         (["--policy", "missing.yaml"], "missing.yaml: cannot be read"),
     ],
 )

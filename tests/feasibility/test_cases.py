@@ -193,7 +193,7 @@ def test_the_topology_gate_off_in_the_scheduler_leaves_the_key_out() -> None:
 # ---- R104 ---------------------------------------------------------------------------------------------------------
 def test_r104_a_missing_toleration_is_no_proof_for_a_template() -> None:
     made = gang(2, 8, tolerating=False)
-    assert "by tolerating nvidia.com/gpu=present" in impossible(made)
+    assert "by tolerating nvidia.com/gpu=present:NoSchedule" in impossible(made)
     assert isinstance(evaluate(only(made).without(Part.TAINTS), snapshot()), Feasible)
 
 

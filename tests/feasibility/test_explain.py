@@ -44,8 +44,16 @@ def test_the_example_of_the_design() -> None:
     assert text(gang(), racks()) == (
         'gang "train" needs 8 Pods of nvidia.com/gpu: 8 in one topology.kubernetes.io/rack; the best, "r1", holds 6 '
         "(nodes excluded there: 2 taint dedicated=infer:NoSchedule). Largest gang that fits: 6. "
-        "Fits without the topology key, or with minCount <= 6, or by tolerating dedicated=infer"
+        "Fits without the topology key, or with minCount <= 6, or by tolerating dedicated=infer:NoSchedule"
     )
+
+
+def test_several_taints_of_one_key_are_tolerated_by_the_key() -> None:
+    """Tolerating one of them alone would not do."""
+    both = (DEDICATED, replace(DEDICATED, effect="NoExecute"))
+    snapshot = replace(racks(), nodes=tuple(replace(one, taints=both) if one.taints else one for one in racks().nodes))
+
+    assert "or by tolerating dedicated (operator Exists)" in text(gang(), snapshot)
 
 
 def test_a_pod_larger_than_any_node_says_by_how_much() -> None:

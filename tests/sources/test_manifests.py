@@ -92,7 +92,7 @@ def test_the_line_of_a_field_or_of_what_encloses_it() -> None:
         (b"a:\n\t- b\n", 2, "not YAML"),
         (b"a: !secret x\n", 1, "unknown tag"),
         (b"a: \x00\n", 1, "not text"),
-        (b"\xff\xfe\x00", 1, "not text"),
+        (b"\xff\xfe\x00", None, "not text"),
         (b"a: 1\nb: \xe9\n", 2, "not text"),
         (b"a: &a [*a]\n", 1, "nested more than"),
         (b"{a: " * 5000, 1, "nesting"),
@@ -100,7 +100,7 @@ def test_the_line_of_a_field_or_of_what_encloses_it() -> None:
         (b"a: *nobody\n", 1, "not YAML"),
     ],
 )
-def test_unreadable_input_names_the_line(text: bytes, line: int, words: str) -> None:
+def test_unreadable_input_names_the_line(text: bytes, line: int | None, words: str) -> None:
     """Hostile or broken input ends in one clear error, never in a traceback."""
     with pytest.raises(ManifestError) as caught:
         read_text(text, "f.yaml")
@@ -121,7 +121,7 @@ def test_an_alias_bomb_is_refused() -> None:
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     """The operating system's word, with the file's name."""
-    with pytest.raises(ManifestError, match=r"gone\.yaml:1: No such file"):
+    with pytest.raises(ManifestError, match=r"gone\.yaml: No such file"):
         read_file(tmp_path / "gone.yaml")
     with pytest.raises(ManifestError, match="Is a directory"):
         read_file(tmp_path)
@@ -159,6 +159,18 @@ def test_a_broken_document_costs_only_itself() -> None:
     assert isinstance(fault, ManifestError)
     assert not isinstance(last, ManifestError)
     assert (first.line, fault.line, last.line, last.line_of(FieldPath(["c", "d"]))) == (1, 4, 6, 7)
+
+
+def test_what_is_never_closed_is_said_with_the_line_where_it_begins() -> None:
+    """The parser notices at the end of the document, which may be a thousand lines below. Lines of the file, not of the
+    document."""
+    _, fault = scan_text(b'a: 1\n---\nb: "x\nc: 1\nd: 1\n', "f.yaml")
+
+    assert isinstance(fault, ManifestError)
+    assert (fault.line, fault.message) == (
+        6,
+        "not YAML: while scanning a quoted scalar that begins at line 3, found unexpected end of stream",
+    )
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])

@@ -58,7 +58,7 @@ def demo(
         raise typer.Exit(2)
     manifests, unreadable = read_inputs([str(folder / "gangs")])
     for bad in unreadable:
-        print(f"{bad.file}:{bad.line}: cannot be read: {bad.message}", file=sys.stderr)
+        print(bad, file=sys.stderr)
     try:
         certificates = ensure_development_certificates(directory / "certs")
         log = (directory / "serve.log").open("wb")

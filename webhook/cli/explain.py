@@ -81,7 +81,8 @@ def explain(
         )
         raise typer.Exit(2)
     manifests, unreadable = read_inputs(inputs)
-    answers = list(answers_for(manifests, namespace, snapshot, policies.policy))
+    answers, shapeless = answers_for(manifests, namespace, snapshot, policies.policy)
+    unreadable += shapeless
     rows = None if every else DOMAIN_ROWS_MAX
     if output == "json":
         print(json.dumps(_as_dict(answers, unreadable, snapshot, rows), indent=2, ensure_ascii=False))
@@ -90,14 +91,23 @@ def explain(
     raise typer.Exit(2 if unreadable else int(any(isinstance(one.result, Infeasible) for one in answers)))
 
 
-def answers_for(manifests: Sequence[Manifest], namespace: str, snapshot: Snapshot, policy: Policy) -> Iterator[Answer]:
-    """One for each question that the manifests raise, in their order."""
+def answers_for(
+    manifests: Sequence[Manifest], namespace: str, snapshot: Snapshot, policy: Policy
+) -> tuple[list[Answer], list[Unreadable]]:
+    """One for each question that the manifests raise, in their order; and the objects whose shape cannot be read."""
     specs = claim_specs(manifests)
     drivers = policy.spec.parameters.on_demand_drivers
+    answers: list[Answer] = []
+    shapeless: list[Unreadable] = []
     for manifest in manifests:
-        for asked in demands_of(manifest, namespace, snapshot, policy):
-            demand = with_devices(asked, snapshot, specs, on_demand_drivers=drivers)
-            yield Answer(manifest=manifest, demand=demand, result=evaluate(demand, snapshot))
+        try:
+            for asked in demands_of(manifest, namespace, snapshot, policy):
+                demand = with_devices(asked, snapshot, specs, on_demand_drivers=drivers)
+                answers.append(Answer(manifest=manifest, demand=demand, result=evaluate(demand, snapshot)))
+        except ShapeError as error:
+            line = manifest.line_of(error.field)
+            shapeless.append(Unreadable(file=manifest.file, line=line, message=f"{error}; {error.fix}"))
+    return answers, shapeless
 
 
 def claim_specs(manifests: Sequence[Manifest]) -> Specs:
@@ -117,15 +127,12 @@ def claim_specs(manifests: Sequence[Manifest]) -> Specs:
 
 
 def demands_of(manifest: Manifest, namespace: str, snapshot: Snapshot, policy: Policy) -> tuple[Demand, ...]:
-    """The questions that an object raises; () for a kind without Pods or an unreadable shape."""
+    """The questions that an object raises; () for a kind without Pods. Raises ShapeError."""
     group, _ = split_api_version(str(manifest.raw.get("apiVersion") or ""))
     kind = find(group, str(manifest.raw.get("kind")))
     if kind is None or not kind.planned:
         return ()
-    try:
-        obj = read(manifest.raw, kind.type)
-    except ShapeError:
-        return ()
+    obj = read(manifest.raw, kind.type)
     metadata = manifest.raw.get("metadata")
     where = str((metadata if isinstance(metadata, dict) else {}).get("namespace") or namespace)
     plan = plan_of(kind.kind, str(manifest.raw["apiVersion"]), where, obj)
@@ -144,10 +151,10 @@ def _print(answers: Sequence[Answer], unreadable: Sequence[Unreadable], snapshot
     if not console.is_terminal:
         console.width = UNCUT_WIDTH
     for bad in unreadable:
-        console.print(f"{bad.file}:{bad.line}: cannot be read: {bad.message}", style="red", markup=False)
+        console.print(str(bad), style="red", markup=False)
     for answer in answers:
         console.print(_picture(answer, snapshot, rows))
-    if not answers:
+    if not answers and not unreadable:
         console.print("nothing here makes Pods that kube-scheduler places", markup=False)
     if hindrance := snapshot.denial_hindrance():
         console.print(f"No denial would rest on this inventory: {hindrance}.", markup=False)

@@ -15,9 +15,9 @@ import yaml
 from webhook.inventory.build import build
 from webhook.inventory.profile import settings_of
 from webhook.inventory.snapshot import Snapshot
-from webhook.objects.quantity import QuantityError
 from webhook.objects.words import plural
 from webhook.policy.model import Cluster
+from webhook.sources.manifests import yaml_fault
 
 _SUFFIXES = {".yaml", ".yml", ".json"}
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C reads 5,120 Nodes in seconds, not minutes
@@ -46,7 +46,7 @@ def snapshot_from(paths: Sequence[str], cluster: Cluster) -> Snapshot | None:
         if not cluster.node_pools and not any(raw.get("kind") == "Node" for raw in objects):
             raise ValueError(_no_nodes(paths, objects))
         return build(objects, settings_of(cluster, is_file=True))
-    except (OSError, yaml.YAMLError, msgspec.DecodeError, QuantityError, ValueError) as error:
+    except (OSError, ValueError) as error:
         why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
         print(f"the inventory cannot be read: {why}", file=sys.stderr)
         raise typer.Exit(2) from None
@@ -63,22 +63,32 @@ def _no_nodes(paths: Sequence[str], objects: Sequence[dict[str, Any]]) -> str:
 
 
 def read_objects(name: str) -> Iterator[dict[str, Any]]:
-    """All objects of a file, or of the .yaml, .yml and .json files of a folder; Lists are flattened. Raises OSError,
-    YAMLError, DecodeError, ValueError."""
+    """All objects of a file, or of the .yaml, .yml and .json files of a folder; Lists are flattened. Raises OSError, or
+    ValueError that names the file and, if there is one, the line."""
     path = Path(name)
     files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES) if path.is_dir() else [path]
     if not files:
-        raise ValueError(f"{name} is a folder without .yaml, .yml or .json files")
+        raise ValueError(f"{name}: a folder without .yaml, .yml or .json files")
     for file in files:
-        for document in _documents(file.read_bytes()):
+        for document in _documents(file.read_bytes(), str(file)):
             yield from _flat(document, str(file))
 
 
-def _documents(content: bytes) -> Iterator[Any]:
-    if content.lstrip()[:1] in (b"{", b"["):
-        yield msgspec.json.decode(content)
-        return
-    yield from yaml.load_all(content, Loader=_Loader)
+def _documents(content: bytes, file: str) -> Iterator[Any]:
+    try:
+        if content.lstrip()[:1] in (b"{", b"["):
+            yield msgspec.json.decode(content)
+        else:
+            yield from yaml.load_all(content, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        line, what = yaml_fault(error)
+        raise ValueError(f"{file}:{line}: {what}") from error
+    except yaml.reader.ReaderError as error:
+        raise ValueError(f"{file}: not text: {error.reason}") from error
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{file}: not JSON: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{file}: nested too deep") from error
 
 
 def _flat(document: Any, file: str) -> Iterator[dict[str, Any]]:
@@ -96,4 +106,4 @@ def _flat(document: Any, file: str) -> Iterator[dict[str, Any]]:
     elif isinstance(document, dict):
         yield document
     else:
-        raise ValueError(f"{file} holds something that is no object")
+        raise ValueError(f"{file}: holds something that is no object")

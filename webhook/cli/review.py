@@ -62,17 +62,12 @@ def review_manifests(
     )
     entries: list[ReviewEntry] = []
     passed_over: Counter[str] = Counter()
-    nameless: list[Unreadable] = []
     for manifest in manifests:
         group, _ = split_api_version(str(manifest.raw.get("apiVersion") or ""))
         word = manifest.raw.get("kind")
         if is_quota(manifest.raw):
             continue
         kind = find(group, word) if isinstance(word, str) else None
-        if missing := [key for key in ("apiVersion", "kind") if not manifest.raw.get(key)]:
-            message = f"has no {' and no '.join(missing)}, so it is no manifest that kubectl takes"
-            nameless.append(Unreadable(file=manifest.file, line=manifest.line, message=message))
-            continue
         if kind is None or not kind.judged:
             passed_over[str(word or "(no kind)")] += 1
             continue
@@ -103,7 +98,7 @@ def review_manifests(
     return Review(
         entries=entries,
         passed_over=passed_over,
-        unreadable=[*unreadable, *nameless],
+        unreadable=unreadable,
         policy=policy_name,
         undeclared_gates=[gate for gate in GATES if effective.gate(gate) is None],
     )
@@ -169,6 +164,9 @@ def read_inputs(paths: Sequence[str]) -> tuple[list[Manifest], list[Unreadable]]
         for found in _scan(name):
             if isinstance(found, ManifestError):
                 unreadable.append(Unreadable(file=found.file, line=found.line, message=found.message))
+            elif missing := [key for key in ("apiVersion", "kind") if not found.raw.get(key)]:
+                message = f"has no {' and no '.join(missing)}, so it is no manifest that kubectl takes"
+                unreadable.append(Unreadable(file=found.file, line=found.line, message=message))
             else:
                 manifests.append(found)
     return manifests, unreadable
@@ -183,10 +181,10 @@ def _scan(name: str) -> Iterator[Manifest | ManifestError]:
         charts = [file.parent for file in files if file.name == "Chart.yaml"]
         outermost = [chart for chart in charts if not any(other in chart.parents for other in charts)]
         if not files:
-            yield ManifestError(name, 1, "a folder without .yaml, .yml or .json files")
+            yield ManifestError(name, None, "a folder without .yaml, .yml or .json files")
         for chart in outermost:
             yield ManifestError(
-                str(chart), 1, f"is a Helm chart: render it first (helm template {chart} | muster review -)"
+                str(chart), None, f"is a Helm chart: render it first (helm template {chart} | muster review -)"
             )
         for file in files:
             if not any(chart in file.parents for chart in outermost):
@@ -246,12 +244,18 @@ def review(
     if not manifests and not unreadable:
         # A pipeline whose `helm template` printed nothing must not be green.
         names = ", ".join(_STANDARD_INPUT if path == "-" else path for path in paths)
-        unreadable = [Unreadable(file=names, line=1, message="holds no manifest")]
+        unreadable = [Unreadable(file=names, line=None, message="holds no manifest")]
     beside, unreadable_quotas = read_inputs(quota or [])
     quotas, unusable = _quotas([*manifests, *beside])
     if beside and not any(is_quota(manifest.raw) for manifest in beside):
-        unusable.append(Unreadable(file=", ".join(quota or []), line=1, message="holds no TierQuota"))
+        unusable.append(Unreadable(file=", ".join(quota or []), line=None, message="holds no TierQuota"))
     _warn_of_lost_quotas(quotas, policies)
+    unreadable += [*unreadable_quotas, *unusable]
+    if complete and unreadable:
+        print(
+            "note: --complete counts for nothing this time: what seems missing may stand in what cannot be read",
+            file=sys.stderr,
+        )
     result = review_manifests(
         manifests,
         policies,
@@ -259,7 +263,7 @@ def review(
         namespace=namespace,
         user=UserInfo(username=as_user, groups=tuple(as_group or ())),
         complete=complete,
-        unreadable=[*unreadable, *unreadable_quotas, *unusable],
+        unreadable=unreadable,
         quotas=quotas,
         inventory=snapshot_from(inventory or [], policies.policy.spec.cluster),
     )

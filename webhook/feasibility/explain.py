@@ -187,8 +187,10 @@ def _candidates(
     yield from _fewer(demand, largest)
     pods = demand.pods()
     classes = bounds.kinds.cells.classes if isinstance(bounds, LeafBounds) else bounds.cells.classes
-    for taint in _taints(pods, classes):
-        yield Suggestion(Change.TOLERATE, str(taint), 0, f"by tolerating {_short(taint)}"), _tolerating(demand, taint)
+    for key, taints in _taints(pods, classes):
+        # What is tried tolerates the key, whatever its value and effect.
+        words = str(taints[0]) if len(taints) == 1 else f"{key} (operator Exists)"
+        yield Suggestion(Change.TOLERATE, words, 0, f"by tolerating {words}"), _tolerating(demand, key)
     for requirement in dict.fromkeys(one for pod in pods for one in pod.selector):
         changed = _each_pod(demand, lambda pod, gone=requirement: _without(pod, gone))  # type: ignore[misc]
         yield Suggestion(Change.NO_SELECTOR, requirement.key, 0, f'without nodeSelector "{requirement.key}"'), changed
@@ -243,8 +245,8 @@ def _without(pod: PodDemand, gone: object) -> PodDemand:
     return replace(pod, selector=tuple(one for one in pod.selector if one != gone))
 
 
-def _tolerating(demand: Demand, taint: Taint) -> Demand:
-    extra = Toleration(key=taint.key, operator="Exists")
+def _tolerating(demand: Demand, key: str) -> Demand:
+    extra = Toleration(key=key, operator="Exists")
 
     def add(pod: PodDemand) -> PodDemand:
         return pod if pod.tolerations is None else replace(pod, tolerations=(*pod.tolerations, extra))
@@ -252,17 +254,14 @@ def _tolerating(demand: Demand, taint: Taint) -> Demand:
     return _each_pod(demand, add)
 
 
-def _taints(pods: tuple[PodDemand, ...], classes: Classes) -> list[Taint]:
-    found: dict[str, Taint] = {}
+def _taints(pods: tuple[PodDemand, ...], classes: Classes) -> list[tuple[str, list[Taint]]]:
+    """The first keys of taints that the Pods do not tolerate, each with all such taints of it."""
+    found: dict[str, dict[Taint, None]] = {}
     for pod in pods:
         if pod.tolerations is not None:
             for taint in blocking_taints(pod, classes):
-                found.setdefault(taint.key, taint)
-    return [found[key] for key in sorted(found)][:_CAUSE_COUNT_MAX]
-
-
-def _short(taint: Taint) -> str:
-    return f"{taint.key}={taint.value}" if taint.value else taint.key
+                found.setdefault(taint.key, {})[taint] = None
+    return [(key, list(found[key])) for key in sorted(found)][:_CAUSE_COUNT_MAX]
 
 
 def _each_pod(demand: Demand, change: Callable[[PodDemand], PodDemand]) -> Demand:

@@ -23,6 +23,7 @@ from typing import Any
 
 from webhook.inventory.versions import Version
 from webhook.objects.quantity import Quantity, QuantityError
+from webhook.objects.words import taint_text
 
 Key = tuple[str, str]
 # (kind, value) with kind one of int, bool, string, version, the same with an "s" for lists, or "" where the value
@@ -48,6 +49,9 @@ class DeviceTaint:
     value: str
     effect: str
     rule: str = ""
+
+    def __str__(self) -> str:
+        return taint_text(self.key, self.value, self.effect)
 
 
 @dataclass(frozen=True, slots=True)

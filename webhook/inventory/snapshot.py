@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Any
 
 from webhook.objects.core import ResourceList
+from webhook.objects.words import taint_text
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -75,7 +76,7 @@ class Taint:
     effect: str
 
     def __str__(self) -> str:
-        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+        return taint_text(self.key, self.value, self.effect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def taint_text(key: str, value: str, effect: str) -> str:
+    """A taint of a node or a device as kubectl prints it: ``dedicated=infer:NoSchedule``, ``maintenance:NoSchedule``."""
+    return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that is most like this one, whatever the case of the letters; None where none is near enough to be
     a slip of the pen. A word is never its own neighbour."""

@@ -26,11 +26,15 @@ class ReviewEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """A file, or a part of one, that could not be read."""
+    """A file, or a part of one, that could not be read. line None: the file as a whole."""
 
     file: str
-    line: int
+    line: int | None
     message: str
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: cannot be read: {self.message}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

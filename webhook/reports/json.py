@@ -10,7 +10,8 @@ from webhook.reports.entry import Review, ReviewEntry
 
 def render(review: Review) -> str:
     """Shape: {policy, undeclaredGates, objects: [{file, line, kind, namespace, name, allowed, violations, unknowns, patch}], passedOver,
-    unreadable}. Each violation has rule, action, field, line, reason, seen, limit, message, fix."""
+    unreadable}. Each violation has rule, action, field, line, reason, seen, limit, message, fix.
+    A line of unreadable is null where the whole file is meant."""
     document = {
         "policy": review.policy,
         "undeclaredGates": list(review.undeclared_gates),

@@ -5,7 +5,7 @@ IDs that are no rule. `muster rules` prints them, docs/rules/ is made of them.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from webhook.mutations.catalogue import MUTATIONS
@@ -27,7 +27,8 @@ EVERY_KIND = "all that Muster reads"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """default: Deny, Warn, Audit, off or opt-in. facts: what META says, as a small table. body: Markdown."""
+    """default: Deny, Warn, Audit, off or opt-in. facts: what META says, as a small table. body: Markdown. gate: the feature
+    gate without which it says nothing."""
 
     id: str
     name: str
@@ -35,6 +36,7 @@ class Page:
     default: str
     facts: Mapping[str, str]
     body: str
+    gate: str | None = None
 
     @property
     def title(self) -> str:
@@ -58,11 +60,12 @@ def markdown(page: Page) -> str:
     return f"# {page.title}\n\n{page.summary}\n\n| | |\n|---|---|\n{table}\n\n{page.body}\n"
 
 
-def text(page: Page) -> str:
-    """For a terminal: the same words, without a table that only a browser can show."""
+def text(page: Page, notes: Sequence[str] = ()) -> str:
+    """For a terminal: the same words, without a table that only a browser can show. notes: lines below the facts."""
     width = max(len(key) for key in page.facts)
     facts = "\n".join(f"{key + ':':<{width + 1}} {value}" for key, value in page.facts.items())
-    return f"# {page.title}\n\n{page.summary}\n\n{facts}\n\n{page.body}\n"
+    said = "".join(f"\n{line}" for line in notes)
+    return f"# {page.title}\n\n{page.summary}\n\n{facts}{said}\n\n{page.body}\n"
 
 
 def _of_rule(rule: Rule) -> Page:
@@ -80,7 +83,13 @@ def _of_rule(rule: Rule) -> Page:
     if meta.review_only:
         facts["Where"] = "`muster review` only"
     return Page(
-        id=meta.id, name=meta.name, summary=meta.summary, default=default, facts=facts, body=_body(rule.__doc__)
+        id=meta.id,
+        name=meta.name,
+        summary=meta.summary,
+        default=default,
+        facts=facts,
+        body=_body(rule.__doc__),
+        gate=meta.gate,
     )
 
 
@@ -93,7 +102,9 @@ def _of_mutation(mutation: Mutation) -> Page:
         "Feature gate": meta.gate or "none",
     }
     body = _body(mutation.__doc__)
-    return Page(id=meta.id, name=meta.name, summary=meta.summary, default="opt-in", facts=facts, body=body)
+    return Page(
+        id=meta.id, name=meta.name, summary=meta.summary, default="opt-in", facts=facts, body=body, gate=meta.gate
+    )
 
 
 def _body(docstring: str | None) -> str:

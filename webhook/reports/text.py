@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 from webhook.objects.words import plural
-from webhook.reports.entry import Review, ReviewEntry
+from webhook.reports.entry import Review, ReviewEntry, Unreadable
 from webhook.verdict import Action, Violation
 
 _LABEL = {Action.DENY: "denied", Action.WARN: "warning", Action.AUDIT: "audit"}
@@ -13,7 +14,8 @@ _LABEL = {Action.DENY: "denied", Action.WARN: "warning", Action.AUDIT: "audit"}
 
 def render(review: Review, *, verbose: bool = False) -> str:
     """verbose: also objects without a remark, audit findings, and what could not be checked."""
-    lines = [f"{bad.file}:{bad.line}: cannot be read: {bad.message}" for bad in review.unreadable]
+    judged = {entry.file for entry in review.entries}
+    lines = [_unreadable(bad, judged) for bad in review.unreadable]
     for entry in review.entries:
         lines += _entry(entry, verbose)
     lines.append(_summary(review))
@@ -23,6 +25,11 @@ def render(review: Review, *, verbose: bool = False) -> str:
             f"{', '.join(review.undeclared_gates)}: a cluster where they are on would deny more"
         )
     return "\n".join(lines)
+
+
+def _unreadable(bad: Unreadable, judged: AbstractSet[str]) -> str:
+    """judged: files of which something was judged."""
+    return f"{bad}; only this part of the file is not judged" if bad.line and bad.file in judged else str(bad)
 
 
 def _entry(entry: ReviewEntry, verbose: bool) -> Iterator[str]:
@@ -68,5 +75,5 @@ def _summary(review: Review) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(review.passed_over.items()))
         text += f"; passed over: {kinds}"
     if review.unreadable:
-        text += f"; {plural(len(review.unreadable), 'place')} unreadable"
+        text += f"; {plural(len(review.unreadable), 'place')} unreadable, so this is no pass (exit 2)"
     return text

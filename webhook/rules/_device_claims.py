@@ -101,7 +101,7 @@ def taints_of_all(claim: Wanted, snapshot: Snapshot) -> tuple[DeviceTaint, ...]:
 
 def taint_words(taint: DeviceTaint) -> str:
     """``maintenance:NoSchedule by DeviceTaintRule blanket``."""
-    return f"{taint.key}:{taint.effect}" + (f" by DeviceTaintRule {taint.rule}" if taint.rule else "")
+    return str(taint) + (f" by DeviceTaintRule {taint.rule}" if taint.rule else "")
 
 
 def claims_of(demand: Demand) -> tuple[Wanted, ...]:

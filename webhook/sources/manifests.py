@@ -47,10 +47,10 @@ _KNOWN_TAGS = {_PLAIN, _STRING, *(f"tag:yaml.org,2002:{name}" for name in ("int"
 
 
 class ManifestError(Exception):
-    """Input that cannot be read: what, in which file, at which line."""
+    """Input that cannot be read: what, in which file, at which line. line None: it is the file as a whole."""
 
-    def __init__(self, file: str, line: int, message: str) -> None:
-        super().__init__(f"{file}:{line}: {message}")
+    def __init__(self, file: str, line: int | None, message: str) -> None:
+        super().__init__(f"{file}: {message}" if line is None else f"{file}:{line}: {message}")
         self.file, self.line, self.message = file, line, message
 
 
@@ -103,7 +103,7 @@ def scan_file(path: Path) -> Iterator[Manifest | ManifestError]:
         size = path.stat().st_size
         data = path.read_bytes() if size <= FILE_BYTES_MAX else b""
     except OSError as error:
-        yield ManifestError(str(path), 1, error.strerror or str(error))
+        yield ManifestError(str(path), None, error.strerror or str(error))
         return
     yield from scan_text(data, str(path)) if data or not size else [_too_large(str(path), size)]
 
@@ -117,7 +117,7 @@ def scan_text(data: bytes, file: str) -> Iterator[Manifest | ManifestError]:
         if data.startswith(_UTF16_MARKS):
             data = data.decode("utf-16").encode()
     except UnicodeDecodeError:
-        yield ManifestError(file, 1, "not text: it starts as UTF-16 does and does not go on so")
+        yield ManifestError(file, None, "not text: it starts as UTF-16 does and does not go on so")
         return
     lines_before = 0
     for document in _documents(data):
@@ -125,7 +125,8 @@ def scan_text(data: bytes, file: str) -> Iterator[Manifest | ManifestError]:
             yield from _objects(document, file, lines_before)
         except ManifestError as error:
             hint = f"; {_TEMPLATE_HINT}" if _TEMPLATE.search(document) else ""
-            yield ManifestError(file, error.line + lines_before, f"{error.message}{hint}")
+            line = None if error.line is None else error.line + lines_before
+            yield ManifestError(file, line, f"{error.message}{hint}")
         lines_before += len(_LINE_END.findall(document))
 
 
@@ -136,7 +137,7 @@ def _or_raise(found: Manifest | ManifestError) -> Manifest:
 
 
 def _too_large(file: str, size: int) -> ManifestError:
-    return ManifestError(file, 1, f"has {size} bytes, more than {FILE_BYTES_MAX}: split it")
+    return ManifestError(file, None, f"has {size} bytes, more than {FILE_BYTES_MAX}: split it")
 
 
 def _documents(data: bytes) -> Iterator[bytes]:
@@ -160,22 +161,32 @@ def _objects(document: bytes, file: str, lines_before: int) -> Iterator[Manifest
     if document.lstrip()[:1] == b"{":
         # JSON writes characters beyond 0xFFFF as two escapes, which YAML does not know.
         document = _SURROGATES.sub(lambda pair: json.loads(f'"{pair[0].decode()}"').encode(), document)
-    for node in _nodes(document, file):
+    for node in _nodes(document, file, lines_before):
         if isinstance(node, yaml.ScalarNode) and not node.value.strip():
             continue  # only comments, or an empty document between two separators
         yield from _flatten(node, file, lines_before)
 
 
-def _nodes(document: bytes, file: str) -> list[yaml.Node]:
+def yaml_fault(error: yaml.MarkedYAMLError, lines_before: int = 0) -> tuple[int, str]:
+    """(line in the document, what is wrong). What was opened and never closed is said with the line where it begins:
+    the parser only notices at the end."""
+    mark, start = error.problem_mark or error.context_mark, error.context_mark
+    context = error.context or ""
+    if context and start and mark and start.line != mark.line:
+        context += f" that begins at line {start.line + 1 + lines_before}"
+    what = ", ".join(part for part in (context, error.problem) if part)
+    return mark.line + 1 if mark else 1, f"not YAML: {what}"
+
+
+def _nodes(document: bytes, file: str, lines_before: int) -> list[yaml.Node]:
     try:
         return list(yaml.compose_all(document, Loader=_Loader))
     except yaml.reader.ReaderError as error:
         line = len(_LINE_END.findall(document[: error.position])) + 1
         raise ManifestError(file, line, f"not text: {error.reason}") from error
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        what = ", ".join(part for part in (error.context, error.problem) if part)
-        raise ManifestError(file, mark.line + 1 if mark else 1, f"not YAML: {what}") from error
+        line, what = yaml_fault(error, lines_before)
+        raise ManifestError(file, line, what) from error
     except UnicodeDecodeError as error:
         line = len(_LINE_END.findall(document[: error.start])) + 1
         raise ManifestError(file, line, "not UTF-8 text") from error
