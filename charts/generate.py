@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from webhook.admission.known import KNOWN
-from webhook.cli.policies import SHIPPED
+from webhook.cli.options import SHIPPED
 from webhook.cli.registration import to_yaml
 from webhook.policy.load import parse_policies
 from webhook.registration.render import ServiceRef, Target, render_webhook_configurations

@@ -15,7 +15,7 @@ from cryptography import x509
 
 from tests.chart.conftest import CHART, Helm, JsonObject, Template, of_kind, only, template_words
 from webhook.admission.known import KNOWN
-from webhook.cli.policies import SHIPPED
+from webhook.cli.options import SHIPPED
 from webhook.cluster.inventory_kinds import INVENTORY_KINDS, USE_KINDS
 from webhook.cluster.marks_map import CONFIG_MAP
 from webhook.objects.kinds import KINDS

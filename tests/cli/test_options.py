@@ -15,6 +15,8 @@ from webhook.cli.main import app
 
 # name -> its short form, everywhere.
 SHORT = {"--policy": "-p", "--inventory": "-i", "--output": "-o", "--file": "-f"}
+# Muster's own namespace; not to be mixed up with -n, the namespace of what is judged.
+OWN_NAMESPACE = {"doctor", "inventory export", "registration render", "registration apply"}
 # What -o knows where it is not text and json: this is for kubectl, not for people.
 OUTPUT_WORDS = {"registration render": "yaml json"}
 # Commands for which the option means something.
@@ -78,8 +80,53 @@ def test_output_is_a_format(command: str) -> None:
 
 
 def test_old_spellings_work() -> None:
-    """`--filename`, as kubectl calls it, was the name in `explain`."""
-    assert set(options()["--filename"]) == HAVE["--file"]
+    """`--filename`, as kubectl calls it, was the name in `explain`; `--namespace` that of Muster's own namespace."""
+    found = options()
+
+    assert set(found["--filename"]) == HAVE["--file"]
+    assert set(found["--muster-namespace"]) == OWN_NAMESPACE
+    assert set(found["--namespace"]) == OWN_NAMESPACE | set(found["-n"])
+    assert set(found["-n"]) == {"review", "explain", "rules"}
+
+
+@pytest.mark.parametrize("words", [[], *(name.split() for name, _ in commands()), ["inventory"], ["registration"]])
+def test_help_is_asked_for_in_both_ways(words: list[str]) -> None:
+    """kubectl and helm take -h."""
+    short, long = (CliRunner().invoke(app, [*words, option]) for option in ("-h", "--help"))
+
+    assert (short.exit_code, short.output) == (0, long.output)
+    assert "Usage: " in short.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["reviw", "x.yaml"], 'no such command "reviw"; did you mean "review"?'),
+        (["export"], 'no such command "export"; the commands are demo, doctor, explain'),
+        (["inventory", "exprot"], "Did you mean 'export'?"),
+    ],
+)
+def test_a_mistyped_command_is_answered_with_the_next_one(words: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
+
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+def test_serve_knows_shipped_policies_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `muster review -p strict` tried is served by the same word."""
+    given: dict[str, Any] = {}
+
+    def settings(overrides: dict[str, Any]) -> Any:
+        given.update(overrides)
+        raise typer.Exit(7)
+
+    monkeypatch.setattr("webhook.cli.serve._settings", settings)
+    result = CliRunner().invoke(app, ["serve", "-p", "strict", "-p", "own.yaml"])
+
+    assert result.exit_code == 7
+    assert [path.name for path in given["policy"]] == ["strict.yaml", "own.yaml"]
+    assert given["policy"][0].is_file()
 
 
 @pytest.mark.parametrize("words", [["review"], ["explain", "-i", "nodes.yaml"]])

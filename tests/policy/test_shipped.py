@@ -13,7 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from webhook.admission.known import KNOWN
-from webhook.cli.policies import SHIPPED
+from webhook.cli.options import SHIPPED
 from webhook.policy.effective import EffectivePolicy
 from webhook.policy.load import LoadedPolicies, PolicyError, load_policies, parse_policies
 from webhook.policy.schema import SCHEMA_FILE, main, schema, schema_text

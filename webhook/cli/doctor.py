@@ -20,7 +20,7 @@ import urllib3
 
 from webhook.cli import diagnosis
 from webhook.cli.diagnosis import Diagnosis, State, fail, ok, warn
-from webhook.cli.options import Kubeconfig, Output, PolicyNames, connection_to
+from webhook.cli.options import MUSTER_NAMESPACE, Kubeconfig, Output, PolicyNames, connection_to
 from webhook.cli.policies import policies_from
 from webhook.policy.model import GATES, Policy
 from webhook.registration.render import SUBMIT
@@ -54,7 +54,10 @@ def doctor(
     policy: PolicyNames = None,
     kubeconfig: Kubeconfig = None,
     namespace: Annotated[
-        str | None, typer.Option(help="Muster's own namespace; default: that of the Service it is registered with")
+        str | None,
+        typer.Option(
+            *MUSTER_NAMESPACE, help="Muster's own namespace; default: that of the Service it is registered with"
+        ),
     ] = None,
     tenant: Annotated[
         str, typer.Option(help="a namespace that Muster judges, for a Job that is sent to it by dry run")

@@ -18,7 +18,7 @@ import msgspec
 import typer
 import yaml
 
-from webhook.cli.options import Kubeconfig, connection_to
+from webhook.cli.options import MUSTER_NAMESPACE, Kubeconfig, connection_to
 from webhook.cluster.connection import PAGE_OBJECT_COUNT, Connection, ReadState
 from webhook.cluster.marks_map import MarksMap, UnreadError
 from webhook.inventory.devices import allocated_by
@@ -64,7 +64,9 @@ def export(
     pods: Annotated[
         bool, typer.Option("--pods", help="also Pods and allocated ResourceClaims, for what fits now")
     ] = False,
-    namespace: Annotated[str, typer.Option(help="Muster's own, which holds what nodes had lately")] = "muster-system",
+    namespace: Annotated[
+        str, typer.Option(*MUSTER_NAMESPACE, help="Muster's own, which holds what nodes had lately")
+    ] = "muster-system",
 ) -> None:
     """Write the nodes, devices and classes of a cluster, as far as Muster reads them. Exit 2: they cannot be read."""
     connection = connection_to(kubeconfig, "read")

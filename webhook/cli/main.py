@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from webhook import __version__
+from webhook.objects.words import nearest
 
 COMMANDS: dict[str, str] = {
     "demo": "webhook.cli.demo:demo",
@@ -31,6 +32,13 @@ class _Lazy(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  click's signature
         return list(COMMANDS)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            guess = nearest(args[0], COMMANDS)
+            hint = f'did you mean "{guess}"?' if guess else f"the commands are {', '.join(COMMANDS)}"
+            ctx.fail(f'no such command "{args[0]}"; {hint}')
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  click's signature
         place = COMMANDS.get(cmd_name)
@@ -53,6 +61,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    # As kubectl and helm have it; commands inherit it.
+    context_settings={"help_option_names": ["--help", "-h"]},
     help="Admission webhook for Kubernetes 1.37 Workload-Aware Scheduling: does this gang pass muster?",
 )
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-import yaml
 
 if TYPE_CHECKING:
     from webhook.cluster.connection import Connection
 
-INPUT_METAVAR = "FILE|DIR|-..."
+# Policies that go by name.
+SHIPPED = ("baseline", "strict", "staging-dry-run")
+
+INPUT_METAVAR = "FILE|DIR|-"
 
 # What to judge: as words of their own, or after -f as kubectl has it. Read both by `given`.
 Inputs = Annotated[
@@ -25,7 +27,7 @@ Files = Annotated[
 ]
 PolicyNames = Annotated[
     list[str] | None,
-    typer.Option("--policy", "-p", help="policy file, folder, or baseline, strict, staging-dry-run; repeatable"),
+    typer.Option("--policy", "-p", help=f"policy file, folder, or {', '.join(SHIPPED)}; repeatable"),
 ]
 Inventory = Annotated[
     list[str] | None,
@@ -37,8 +39,22 @@ Inventory = Annotated[
     ),
 ]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="for objects that name none")]
+# Muster's own namespace. `--namespace` is its older name in these commands; in others that is the namespace of what is judged.
+MUSTER_NAMESPACE = ("--muster-namespace", "--namespace")
 Output = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="how the answer is written")]
 Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", help="default: $KUBECONFIG or ~/.kube/config")]
+
+
+def shipped_folder() -> Path:
+    """policies/: beside the package in a checkout, inside it in a wheel."""
+    package = Path(__file__).parents[1]
+    inside = package / "_policies"
+    return inside if inside.is_dir() else package.parent / "policies"
+
+
+def policy_path(name: str) -> Path:
+    """A file or folder, or the file of a shipped policy."""
+    return shipped_folder() / f"{name}.yaml" if name in SHIPPED else Path(name)
 
 
 def kubeconfig_file(given: Path | None) -> Path:
@@ -49,6 +65,8 @@ def kubeconfig_file(given: Path | None) -> Path:
 
 def connection_to(kubeconfig: Path | None, purpose: str) -> Connection:
     """The cluster of the kubeconfig. Exits with 2 where the file says of none; purpose: "look at"."""
+    import yaml  # not for `serve`, whose processes are counted in MiB
+
     from webhook.cluster.connection import ConfigError, Connection  # slow: only for commands that need a cluster
 
     file = kubeconfig_file(kubeconfig)

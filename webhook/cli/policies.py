@@ -5,21 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 import typer
 
 from webhook.admission.known import KNOWN
+from webhook.cli.options import SHIPPED, policy_path
 from webhook.policy.load import LoadedPolicies, PolicyError, default_policies, load_policies
-
-SHIPPED = ("baseline", "strict", "staging-dry-run")
-
-
-def shipped_folder() -> Path:
-    """policies/: beside the package in a checkout, inside it in a wheel."""
-    package = Path(__file__).parents[1]
-    inside = package / "_policies"
-    return inside if inside.is_dir() else package.parent / "policies"
 
 
 def policies_from(names: Sequence[str]) -> tuple[LoadedPolicies, str]:
@@ -27,7 +18,7 @@ def policies_from(names: Sequence[str]) -> tuple[LoadedPolicies, str]:
     if not names:
         loaded = default_policies()
         return loaded, loaded.policy.metadata.name
-    paths = [shipped_folder() / f"{name}.yaml" if name in SHIPPED else Path(name) for name in names]
+    paths = [policy_path(name) for name in names]
     try:
         loaded = load_policies(paths, known=KNOWN, today=datetime.now(UTC).date())
     except PolicyError as error:

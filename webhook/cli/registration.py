@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import typer
 import urllib3
 
-from webhook.cli.options import Kubeconfig, PolicyNames, connection_to
+from webhook.cli.options import MUSTER_NAMESPACE, Kubeconfig, PolicyNames, connection_to
 from webhook.cli.policies import policies_from
 from webhook.registration.keep import is_current, updated
 from webhook.registration.render import ServiceRef, Target, render_webhook_configurations
@@ -40,7 +40,7 @@ app = typer.Typer(
 Service = Annotated[str, typer.Option(help="NAMESPACE/NAME[:PORT] of the Service that Muster listens behind")]
 Url = Annotated[str | None, typer.Option(help="start of a URL instead of a Service: https://HOST:PORT")]
 CaFile = Annotated[Path | None, typer.Option(help="PEM file of the CA that signed Muster's certificate")]
-Namespace = Annotated[str, typer.Option(help="Muster's own namespace, which never reaches it")]
+Namespace = Annotated[str, typer.Option(*MUSTER_NAMESPACE, help="Muster's own namespace, which never reaches it")]
 Name = Annotated[str, typer.Option(help="name of the configurations")]
 FailurePolicy = Annotated[Literal["Fail", "Ignore"], typer.Option(help="of the entry for what people submit")]
 Timeout = Annotated[int, typer.Option(min=1, max=30, help="seconds")]
@@ -56,7 +56,7 @@ def render(
     name: Name = "muster",
     failure_policy: FailurePolicy = "Fail",
     timeout_seconds: Timeout = 5,
-    output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o")] = "yaml",
+    output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="how they are written")] = "yaml",
 ) -> None:
     """Print the configurations as one List. Exit 2: a policy or an option that cannot be used."""
     loaded, _ = policies_from(policy or [])

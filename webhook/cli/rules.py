@@ -29,7 +29,7 @@ def rules(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ID|NAME|WORD]...",
+            metavar="ID|NAME|WORD",
             help="IDs or names: print these pages; other words: list the rules that have all of them in ID, name or "
             "summary; none: list all",
         ),
@@ -74,7 +74,7 @@ def _named(words: Sequence[str], pages: Sequence[Page]) -> list[Page]:
 def _found(words: Sequence[str], pages: Sequence[Page]) -> list[Page]:
     """The rules in whose line each word stands, or begins a word ("toler"). Whatever the case."""
     lines = {page.id: f"{page.id} {page.name} {page.summary}".casefold() for page in pages}
-    having = {word: {id for id, line in lines.items() if _has(line, word.casefold())} for word in words}
+    having = {word: {key for key, line in lines.items() if _has(line, word.casefold())} for word in words}
     known = {part for line in lines.values() for part in _WORD.findall(line)} | {page.name for page in pages}
     faults = []
     for word, ids in having.items():
@@ -186,8 +186,8 @@ def _table(pages: Sequence[Page], view: PolicyView | None) -> list[str]:
             lines += ["", f"{family}xx {FAMILIES[family]}"] if lines else [f"{family}xx {FAMILIES[family]}"]
         action = page.default if view is None else view.action(page)
         lines.append(f"  {page.id}  {page.name:<{width}}  {action:<6}  {page.summary}")
-        for exemption in [] if view is None else view.exemptions(page):
-            lines.append(f"          {view.exemption_text(exemption)}")
+        if view is not None:
+            lines += [f"          {view.exemption_text(one)}" for one in view.exemptions(page)]
     lines += ["", *_waiting(pages, view)]
     return [*lines, "muster rules WAS101 prints the page of a rule: why, and what to change"]
 

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
+from webhook.cli.options import PolicyNames, policy_path
 from webhook.cli.supervise import to_stderr
 from webhook.observe import multiprocess
 from webhook.settings import PREFIX, Settings, SettingsError, load_settings
@@ -25,9 +26,7 @@ from webhook.settings import PREFIX, Settings, SettingsError, load_settings
 
 def serve(
     bind: Annotated[str | None, typer.Option(metavar="ADDRESS:PORT", help="default 0.0.0.0:8443")] = None,
-    policy: Annotated[
-        list[Path] | None, typer.Option("--policy", "-p", help="policy file or folder; repeatable")
-    ] = None,
+    policy: PolicyNames = None,
     source: Annotated[str | None, typer.Option(metavar="cluster|folder:PATH", help="where facts come from")] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="PEM certificate chain")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM key")] = None,
@@ -39,7 +38,7 @@ def serve(
     """Serve admission requests. Every option is also a setting MUSTER_*; exit 1: cannot start, 2: wrong settings."""
     given = {
         "bind": bind,
-        "policy": tuple(policy) if policy else None,
+        "policy": tuple(map(policy_path, policy)) if policy else None,
         "source": source,
         "tls_cert": tls_cert,
         "tls_key": tls_key,
