@@ -98,10 +98,19 @@ def check(settings: Settings) -> list[str]:
         load_policy(settings.policy)
         if settings.folder is not None:
             quotas_among(_folder_source(settings.folder)[1])
+            return []
     except PolicyError as error:
         return [str(problem) for problem in error.problems]
     except (ManifestError, QuotaError, OSError) as error:
         return [str(error)]
+    from webhook.cluster.connection import ConfigError, Connection
+
+    try:
+        Connection(settings.kubeconfig)
+    except (ConfigError, OSError, ValueError) as error:
+        if settings.kubeconfig is not None:
+            return [f"no cluster to serve: {settings.kubeconfig}: {error}"]
+        return [f"no cluster to serve: {error}; outside a Pod give --kubeconfig FILE, or --source folder:PATH"]
     return []
 
 

@@ -121,7 +121,7 @@ def test_explain_names_what_it_cannot_read(tmp_path: Path) -> None:
     assert code == 2
     assert f'{path}:1: cannot be read: spec.parallelism: expected a whole number, found a string "4"; write 4' in said
     assert f"{path}:5: cannot be read: has no apiVersion" in said
-    assert f"{path}:3 Job 'train'" in said
+    assert f'{path}:3 Job "train"' in said
     assert (alone[0], "makes Pods" in alone[1]) == (2, False)
 
 

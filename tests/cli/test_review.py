@@ -80,6 +80,38 @@ def test_a_set_with_a_broken_document_is_not_complete(tmp_path: Path) -> None:
     assert ["--complete counts for nothing" in text for text in noted] == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("api_version", "kind", "fault"),
+    [
+        ("batch/v1", "job", 'there is no kind "job" in batch/v1; write "Job"'),
+        (
+            "scheduling.k8s.io/v1beta1",
+            "Podgroup",
+            'there is no kind "Podgroup" in scheduling.k8s.io/v1beta1; write "PodGroup"',
+        ),
+        ("batch/v1", "JobSet", "there is no JobSet in batch/v1; write apiVersion: jobset.x-k8s.io/v1alpha2"),
+        ("v1", "Deployment", "there is no Deployment in v1; write apiVersion: apps/v1"),
+    ],
+)
+def test_a_kind_that_no_api_server_has_is_not_passed_over(api_version: str, kind: str, fault: str) -> None:
+    """Green for a gang that nobody judged would be a lie."""
+    code, said = run("-", given=json.dumps({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}}))
+
+    assert code == 2
+    assert f"(standard input):1: cannot be read: {fault}" in said
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [("v1", "Service"), ("batch.volcano.sh/v1alpha1", "Job"), ("kueue.x-k8s.io/v1beta1", "Workload"), ("v1", "Node")],
+)
+def test_kinds_of_others_are_passed_over(api_version: str, kind: str) -> None:
+    code, said = run("-", given=json.dumps({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}}))
+
+    assert code == 0
+    assert f"passed over: 1 {kind}" in said
+
+
 def test_a_chart_is_told_to_be_rendered(tmp_path: Path) -> None:
     """The templates of a chart are no manifests yet."""
     (tmp_path / "job.yaml").write_text("metadata:\n  name: {{ .Release.Name }}\n")

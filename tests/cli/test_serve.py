@@ -155,6 +155,8 @@ def agent_of(parent: int) -> int:
         (["--bind", "nowhere"], {}, 2, "MUSTER_BIND"),
         ([], {"MUSTER_THREDS": "3"}, 2, 'did you mean "MUSTER_THREADS"?'),
         (["--source", "folder:{tmp}", "--policy", "{tmp}/policy.yaml"], {}, 1, "policy.yaml"),
+        ([], {"KUBERNETES_SERVICE_HOST": ""}, 1, "outside a Pod give --kubeconfig FILE, or --source folder:PATH"),
+        (["--kubeconfig", "{tmp}/policy.yaml"], {}, 1, "no cluster to serve: {tmp}/policy.yaml: Invalid kube-config"),
     ],
 )
 def test_refuses_to_start(tmp_path: Path, arguments: list[str], environ: dict[str, str], code: int, words: str) -> None:
@@ -166,9 +168,22 @@ def test_refuses_to_start(tmp_path: Path, arguments: list[str], environ: dict[st
         assert process.wait(HANG_SECONDS) == code
 
     log = (tmp_path / "log").read_text()
-    assert words in log
+    assert words.format(tmp=tmp_path) in log
     assert "Traceback" not in log
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_folder_of_our_name_where_it_is_started_is_not_run(tmp_path: Path) -> None:
+    """`python -m` looks there first, and "webhook" is a name that others use, too."""
+    (tmp_path / "webhook").mkdir()
+    (tmp_path / "webhook" / "__init__.py").write_text("raise SystemExit('somebody else')\n")
+    muster = str(Path(sys.executable).with_name("muster"))
+
+    ended = subprocess.run([muster, "serve"], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_SECONDS)  # noqa: S603
+
+    assert ended.returncode == 1
+    assert "no cluster to serve" in ended.stderr
+    assert "somebody else" not in ended.stderr
 
 
 def test_settings_survive_the_way_to_a_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

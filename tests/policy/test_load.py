@@ -159,6 +159,7 @@ def test_all_faults_at_once_each_with_its_place() -> None:
         ("spec: {tiers: [{name: gold, priorityClasses: []}]}", "must have at least 1 item"),
         ("spec: {tiers: {name: gold}}", "spec.tiers: must be a list, got a mapping"),
         ("spec: {tiers: [gold]}", 'spec.tiers[0]: must be a mapping, got "gold"'),
+        ("spec: {rules: {WAS101: Deny}}", 'spec.rules.WAS101: must be a mapping, got "Deny"; write {action: Deny}'),
         ("spec: [1]", "spec: must be a mapping, got a list"),
         ("spec: {rules: {was101: {action: Deny}}}", '"was101" is no rule ID; a rule ID is "WAS" and three digits'),
         ("spec: {freeze: {cluster: 1}}", 'must be true or false, got "1"'),
@@ -339,6 +340,14 @@ def test_an_exemption_that_ended_is_no_error_its_rule_simply_acts_again() -> Non
 
     assert "ended on 2026-06-01: its rules act again" in warning.message
     assert str(warning).startswith("p.yaml:4:")
+
+
+def test_an_exemption_for_a_kind_that_is_none_is_noticed() -> None:
+    """It would exempt nothing, without a word."""
+    (warning,) = warnings(exemption(kinds="[Job, podgroup]"))
+
+    assert 'names the kind "podgroup", which no rule is about; did you mean "PodGroup"?' in warning.message
+    assert str(warning.field) == "spec.exemptions[0].kinds[1]"
 
 
 def test_an_exemption_for_ever_and_a_scope_that_covers_nothing_are_noticed() -> None:

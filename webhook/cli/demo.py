@@ -89,7 +89,7 @@ def demo(
 
 
 def _start(folder: Path, certificates: CertificatePaths, port: int, log: BufferedWriter) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "webhook.cli.main", "serve", "--bind", f"127.0.0.1:{port}"]
+    command = [sys.executable, "-P", "-m", "webhook.cli.main", "serve", "--bind", f"127.0.0.1:{port}"]
     command += ["--source", f"folder:{folder / 'cluster'}", "--policy", str(folder / "policy.yaml")]
     command += ["--tls-cert", str(certificates.cert), "--tls-key", str(certificates.key), "--workers", "2"]
     # A session of its own: Ctrl-C reaches this process first, which then stops the server in order.

@@ -170,12 +170,14 @@ class Patient:
 
     def dry_run(self, api_version: str, plural: str, obj: Raw, namespace: str) -> DryRun | str:
         """What the creation would lead to, or why there is no answer."""
+        from webhook.cluster.connection import why_unanswered
+
         root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         path = f"{root}/namespaces/{quote(namespace, safe='')}/{plural}"
         try:
             return self._connection.dry_run(path, obj, _SECONDS_MAX)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            return f"the API server did not answer ({type(error).__name__})"
+            return f"the API server did not answer ({why_unanswered(error)})"
 
     def _get(self, path: str) -> Raw | None:
         """None where it is not served."""

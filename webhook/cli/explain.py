@@ -165,7 +165,7 @@ def _picture(answer: Answer, snapshot: Snapshot, rows: int | None) -> Renderable
     manifest, demand, result = answer.manifest, answer.demand, answer.result
     kind = str(manifest.raw.get("kind"))
     style = {"never": "red", "possible": "green"}.get(_word(result), "yellow")
-    parts: list[RenderableType] = [Text(f"\n{manifest.file}:{manifest.line} {kind} {demand.name!r}", style="bold")]
+    parts: list[RenderableType] = [Text(f'\n{manifest.file}:{manifest.line} {kind} "{demand.name}"', style="bold")]
     parts.append(Text(_words(demand, result), style=style))
     if demand.skip is None:
         tables = [(leaf, list(_rows(leaf, snapshot))) for leaf in _shown(demand)]

@@ -71,10 +71,11 @@ def export(
     """Write the nodes, devices and classes of a cluster, as far as Muster reads them. Exit 2: they cannot be read."""
     connection = connection_to(kubeconfig, "read")
     try:
-        objects = list(exported(inventory_objects(connection, with_pods=pods), _marks(connection, namespace)))
+        listed = list(inventory_objects(connection, with_pods=pods))
     except ExportError as error:
-        print(error, file=sys.stderr)
+        print(f"{connection.host}: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
+    objects = list(exported(listed, _marks(connection, namespace)))
     if anonymize:
         objects = anonymized(objects)
     document = {"apiVersion": "v1", "kind": "List", "items": objects}

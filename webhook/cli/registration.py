@@ -204,11 +204,14 @@ class _Store:
         return stored
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
+        from webhook.cluster.connection import why_unanswered  # slow: `render` needs no cluster
+
         query = "" if method == "GET" else self._query
         try:
             answer: tuple[int, bytes] = self._connection.send(method, path + query, body, _SECONDS_MAX)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise _RefusedError(f"the API server did not answer ({type(error).__name__})") from None
+            host = self._connection.host
+            raise _RefusedError(f"the API server {host} did not answer ({why_unanswered(error)})") from None
         return answer
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from webhook.cli.options import Files, Inputs, Inventory, Namespace, Output, Pol
 from webhook.facts.model import Phase
 from webhook.inventory.snapshot import Snapshot
 from webhook.objects.fieldpath import FieldPath
-from webhook.objects.kinds import find, split_api_version
+from webhook.objects.kinds import BY_NAME, KINDS, find, split_api_version
 from webhook.objects.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
 from webhook.policy.load import LoadedPolicies
 from webhook.policy.model import GATES
@@ -164,12 +164,26 @@ def read_inputs(paths: Sequence[str]) -> tuple[list[Manifest], list[Unreadable]]
         for found in _scan(name):
             if isinstance(found, ManifestError):
                 unreadable.append(Unreadable(file=found.file, line=found.line, message=found.message))
-            elif missing := [key for key in ("apiVersion", "kind") if not found.raw.get(key)]:
-                message = f"has no {' and no '.join(missing)}, so it is no manifest that kubectl takes"
+            elif message := _not_taken(found.raw):
                 unreadable.append(Unreadable(file=found.file, line=found.line, message=message))
             else:
                 manifests.append(found)
     return manifests, unreadable
+
+
+def _not_taken(raw: Mapping[str, Any]) -> str:
+    """Why no API server takes the object whatever its fields are; "" if one may. A mistyped kind would else be passed over,
+    as if somebody else's."""
+    if missing := [key for key in ("apiVersion", "kind") if not raw.get(key)]:
+        return f"has no {' and no '.join(missing)}, so it is no manifest that kubectl takes"
+    kind = str(raw["kind"])
+    group, _ = split_api_version(str(raw["apiVersion"]))
+    if find(group, kind) is not None:
+        return ""
+    if kind in BY_NAME and group in {one.group for one in KINDS}:
+        return f"there is no {kind} in {raw['apiVersion']}; write apiVersion: {BY_NAME[kind].api_version}"
+    alike = [one.kind for one in KINDS if one.group == group and one.kind.casefold() == kind.casefold()]
+    return f'there is no kind "{kind}" in {raw["apiVersion"]}; write "{alike[0]}"' if alike else ""
 
 
 def _scan(name: str) -> Iterator[Manifest | ManifestError]:

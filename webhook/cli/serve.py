@@ -64,7 +64,8 @@ def serve(
     os.environ.setdefault("MALLOC_ARENA_MAX", "1")
     # A process that only waits needs nothing of what the others need; the policy is checked by gunicorn's, which needs it
     # anyway, while the agent lists already.
-    words = [sys.executable, "-m", "webhook.cli.supervise", *([str(directory)] if temporary else [])]
+    # -P: a folder "webhook" where it is started is not ours.
+    words = [sys.executable, "-P", "-m", "webhook.cli.supervise", *([str(directory)] if temporary else [])]
     os.execv(sys.executable, words)  # noqa: S606  no shell is wanted
 
 
@@ -99,7 +100,7 @@ def _usable(settings: Settings) -> bool:
     problems = check(settings)
     for problem in problems:
         to_stderr(problem)
-    if settings.tls_cert is None:
+    if settings.tls_cert is None and not problems:
         to_stderr("no MUSTER_TLS_CERT: speaking plain HTTP, which no API server calls")
     return not problems
 
@@ -148,6 +149,7 @@ def _agent(settings: Settings) -> None:
     """Be the agent, until told to stop."""
     from webhook import agent
     from webhook.admission.known import KNOWN
+    from webhook.cluster.connection import ConfigError
     from webhook.observe.log import configure, make_logger
     from webhook.observe.metrics import Metrics
     from webhook.observe.quota import QuotaMetrics
@@ -167,14 +169,17 @@ def _agent(settings: Settings) -> None:
         reservation_seconds=settings.reservation_seconds,
         journal=QuotaMetrics(),
     )
-    agent.run(
-        settings.snapshot_dir,
-        settings.kubeconfig,
-        quotas=quotas,
-        inventory=settings.inventory,
-        pods=settings.inventory_pods,
-        namespace=settings.namespace,
-    )
+    try:
+        agent.run(
+            settings.snapshot_dir,
+            settings.kubeconfig,
+            quotas=quotas,
+            inventory=settings.inventory,
+            pods=settings.inventory_pods,
+            namespace=settings.namespace,
+        )
+    except ConfigError:
+        raise SystemExit(1) from None  # gunicorn's process says what is wrong with it
 
 
 def main(words: list[str]) -> None:

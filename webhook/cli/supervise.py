@@ -105,7 +105,7 @@ def to_stderr(line: str) -> None:
 
 def main(words: Sequence[str]) -> int:
     """The children find their settings in the environment (webhook/cli/serve.py)."""
-    this = (sys.executable, "-m", "webhook.cli.serve")
+    this = (sys.executable, "-P", "-m", "webhook.cli.serve")
     children = [
         Child("gunicorn", (*this, "gunicorn"), essential=True),
         Child("agent", (*this, "agent"), essential=False),

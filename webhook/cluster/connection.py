@@ -13,7 +13,9 @@ from typing import Any
 
 import msgspec
 import urllib3
+import yaml
 from kubernetes import client, config
+from urllib3.exceptions import NameResolutionError, NewConnectionError, SSLError
 from urllib3.response import BaseHTTPResponse
 
 from webhook.facts.source import NOT_SERVED
@@ -59,16 +61,17 @@ class WatchError(Exception):
 
 
 class Connection:
-    """Thread-safe; keeps a pool of connections. kubeconfig None means in-cluster (service account token)."""
+    """Thread-safe; keeps a pool of connections. kubeconfig None means in-cluster (service account token). Raises
+    ConfigError, or OSError, where there is nothing to connect with."""
 
     def __init__(self, kubeconfig: Path | None, *, pool_size: int = 16) -> None:
         settings = client.Configuration()
         settings.connection_pool_maxsize = pool_size
         settings.retries = False
         if kubeconfig is None:
-            config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+            _load_service_account(settings)
         else:
-            config.load_kube_config(config_file=str(kubeconfig), client_configuration=settings)  # type: ignore[no-untyped-call]
+            _load_kubeconfig(kubeconfig, settings)
         self._settings = settings
         self._pool: urllib3.PoolManager = client.ApiClient(settings).rest_client.pool_manager
         self.host: str = settings.host
@@ -78,7 +81,7 @@ class Connection:
         try:
             response = self._request("GET", path, timeout_seconds)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            return Read(ReadState.FAILED, reason=f"the API server did not answer ({type(error).__name__})")
+            return Read(ReadState.FAILED, reason=f"the API server did not answer ({why_unanswered(error)})")
         return _classify(response.status, response.data)
 
     def send(
@@ -142,6 +145,41 @@ class Connection:
             retries=False,
             preload_content=not stream,
         )
+
+
+def _load_service_account(settings: Any) -> None:
+    try:
+        config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+    except ConfigError as error:
+        raise ConfigError(f"this is no Pod with a service account ({str(error).rstrip('.')})") from error
+
+
+def _load_kubeconfig(file: Path, settings: Any) -> None:
+    if not file.is_file():
+        raise ConfigError("is a folder" if file.is_dir() else "no such file")
+    try:
+        content = yaml.safe_load(file.read_bytes())
+    except (yaml.YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        raise ConfigError(f"is no kubeconfig: not YAML{f' at line {mark.line + 1}' if mark else ''}") from error
+    if not isinstance(content, dict):  # the client itself falls over it
+        raise ConfigError("is no kubeconfig")
+    config.load_kube_config(config_file=str(file), client_configuration=settings)  # type: ignore[no-untyped-call]
+
+
+def why_unanswered(error: Exception) -> str:
+    """In words, without address or secret."""
+    if isinstance(error, NameResolutionError):
+        return "its name cannot be resolved"
+    if isinstance(error, SSLError):
+        inner = error.args[0] if error.args else None
+        why = getattr(inner, "verify_message", None) or str(getattr(inner, "reason", None) or "failed")
+        return f"TLS: {why.replace('_', ' ').lower()}"
+    if isinstance(error, urllib3.exceptions.TimeoutError) and not isinstance(error, NewConnectionError):
+        return "timed out"
+    cause = error.__cause__ if isinstance(error, urllib3.exceptions.HTTPError) else error
+    strerror = getattr(cause, "strerror", None)
+    return str(strerror).lower() if strerror else type(error).__name__
 
 
 def _classify(status: int, body: bytes) -> Read:

@@ -13,12 +13,14 @@ from datetime import date, timedelta
 from pydantic import BaseModel
 
 from webhook.objects.fieldpath import FieldPath
+from webhook.objects.kinds import BY_NAME
 from webhook.policy.model import GATE_DEPENDENCIES, LabelSelector, NamespaceScope, Policy, PolicyPart
 from webhook.policy.problems import Problem, did_you_mean, listed
 from webhook.policy.yamltree import Node
 
 SPEC = FieldPath.of("spec")
 EXEMPTION_AGE_MAX = timedelta(days=366)
+_KINDS = frozenset(BY_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,10 @@ def _check_exemptions(document: Document, today: date | None, findings: Findings
             days = (exemption.expires - today).days
             message = f"{name} lasts {days} more days; an exemption over a year old is a rule nobody looks at"
             findings.warnings.append(document.problem(at / "expires", message))
+        for position, kind in enumerate(exemption.kinds):
+            if kind not in _KINDS:
+                message = f'{name} names the kind "{kind}", which no rule is about{did_you_mean(kind, _KINDS)}'
+                findings.warnings.append(document.problem(at / "kinds" / position, message))
     for group in ("overrides", "exemptions"):
         for index, item in enumerate(getattr(spec, group)):
             if item.scope == NamespaceScope():

@@ -27,6 +27,7 @@ _SHAPES = {
     "tuple_type": "must be a list",
     "list_type": "must be a list",
 }
+_ACTIONS = ("Deny", "Warn", "Audit", "Off")
 # One faulty part can hide another (a tier without a name hides its class that is twice): so many looks are enough for
 # what people write, and a bound for what they do not.
 LOOK_COUNT_MAX = 8
@@ -101,7 +102,10 @@ def _message(model: type[BaseModel], path: FieldPath, detail: ErrorDetails) -> s
             return f'must be "{choices[0]}", got {kind_of(value)}'
         return f"must be one of {listed(choices)}, got {kind_of(value)}{_hint(value, choices)}"
     if kind in _SHAPES:
-        return f"{_SHAPES[kind]}, got {kind_of(value)}"
+        hint = (
+            f"; write {{action: {value}}}" if context.get("class_name") == "RuleSettings" and value in _ACTIONS else ""
+        )
+        return f"{_SHAPES[kind]}, got {kind_of(value)}{hint}"
     return _value_message(kind, value, context, str(detail["msg"]))
 
 
