@@ -179,7 +179,9 @@ def test_a_folder_of_our_name_where_it_is_started_is_not_run(tmp_path: Path) -> 
     (tmp_path / "webhook" / "__init__.py").write_text("raise SystemExit('somebody else')\n")
     muster = str(Path(sys.executable).with_name("muster"))
 
-    ended = subprocess.run([muster, "serve"], cwd=tmp_path, capture_output=True, text=True, timeout=HANG_SECONDS)
+    ended = subprocess.run(
+        [muster, "serve"], check=False, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_SECONDS
+    )
 
     assert ended.returncode == 1
     assert "no cluster to serve" in ended.stderr
