@@ -109,6 +109,20 @@ def test_explain_says_why_it_does_not_know(tmp_path: Path) -> None:
     assert 'unknown: scheduler "volcano"' in said
 
 
+def test_explain_says_that_now_knows_of_no_pods(tmp_path: Path) -> None:
+    """Else a full cluster looks empty."""
+    path, pods = manifest(tmp_path, 2), tmp_path / "pods.json"
+    container = {"name": "c", "resources": {"requests": {"nvidia.com/gpu": "8"}}}
+    spec = {"nodeName": "g1", "containers": [container]}
+    pods.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}))
+
+    without = run("explain", path, "-i", RACKS)[1]
+    with_pods = run("explain", path, "-i", RACKS, "-i", str(pods))[1]
+
+    assert 'The column "now" is as if nothing ran' in without
+    assert "as if nothing ran" not in with_pods
+
+
 def test_explain_names_what_it_cannot_read(tmp_path: Path) -> None:
     """ "Nothing here makes Pods" would be a lie: nobody knows. The rest is answered."""
     path = tmp_path / "set.yaml"

@@ -156,6 +156,11 @@ def _print(answers: Sequence[Answer], unreadable: Sequence[Unreadable], snapshot
         console.print(_picture(answer, snapshot, rows))
     if not answers and not unreadable:
         console.print("nothing here makes Pods that kube-scheduler places", markup=False)
+    if answers and not any(node.used for node in snapshot.nodes):
+        console.print(
+            'The column "now" is as if nothing ran: the inventory has no Pods (`muster inventory export --pods` has).',
+            markup=False,
+        )
     if hindrance := snapshot.denial_hindrance():
         console.print(f"No denial would rest on this inventory: {hindrance}.", markup=False)
 

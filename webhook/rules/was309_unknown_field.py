@@ -2,8 +2,8 @@
 
 ## What it checks
 Every field inside the spec of a Workload, PodGroup or CompositePodGroup, inside a Job's `spec.scheduling` and inside a
-Pod's `schedulingGroup`, against the fields of 1.37.2; the Pod field `workloadRef` of 1.35; and the draft field
-`scheduling.policy` of a JobSet. Only `muster review` can see it: what the API server does not know it refuses or
+Pod's `schedulingGroup`, against the fields of 1.37.2; a misspelled `scheduling` or `schedulingGroup` itself; the Pod
+field `workloadRef` of 1.35; and the draft field `scheduling.policy` of a JobSet. Only `muster review` can see it: what the API server does not know it refuses or
 drops before any webhook is asked.
 
 ## Why
@@ -101,6 +101,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield from _unknown(spec, _SPECS[facts.kind], SPEC)
         return
     for part in job_parts(facts.obj):
+        above = FieldPath(part.scheduling_path[:-1])
+        yield from _misspelled(raw_at(facts.raw, above), "scheduling", above)
         yield from _unknown(
             raw_at(facts.raw, part.scheduling_path), core.JobSchedulingConfiguration, part.scheduling_path
         )
@@ -114,9 +116,17 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _pod_fields(spec: Any, path: FieldPath) -> Iterator[Finding]:
     if not isinstance(spec, Mapping):
         return
+    yield from _misspelled(spec, "schedulingGroup", path)
     yield from _unknown(spec.get("schedulingGroup"), core.PodSchedulingGroup, path / "schedulingGroup")
     if "workloadRef" in spec:
         yield _finding(path / "workloadRef", "schedulingGroup: {podGroupName: ...}", {"schedulingGroup"})
+
+
+def _misspelled(spec: Any, name: str, path: FieldPath) -> Iterator[Finding]:
+    """What is nearly the name of the field that makes a gang of it: dropped, the Pods run one by one."""
+    for written in spec if isinstance(spec, Mapping) else ():
+        if nearest(str(written), (name,)):
+            yield _finding(path / str(written), name, {name})
 
 
 def _unknown(raw: Any, as_type: type[msgspec.Struct], path: FieldPath) -> Iterator[Finding]:
