@@ -191,6 +191,19 @@ def test_an_unreadable_inventory_is_named_and_exit_2(tmp_path: Path, text: str, 
     assert said == f"the inventory cannot be read: {path}{fault}\n"
 
 
+def test_an_object_that_is_there_twice_is_exit_2(tmp_path: Path) -> None:
+    """A folder with two exports would be a cluster of twice the size, in which what never fits does."""
+    exports = tmp_path / "exports"
+    exports.mkdir()
+    for name in ("monday", "tuesday"):
+        (exports / f"{name}.yaml").write_text(Path(RACKS).read_text())
+
+    code, said = run("explain", manifest(tmp_path, 2), "--inventory", str(exports))
+
+    assert code == 2
+    assert f'Node "g1" is in {exports}/monday.yaml and in {exports}/tuesday.yaml; give one export' in said
+
+
 def test_no_inventory_is_none() -> None:
     assert snapshot_from([], Cluster()) is None
 

@@ -98,6 +98,24 @@ def test_help_is_asked_for_in_both_ways(words: list[str]) -> None:
     assert "Usage: " in short.output
 
 
+def test_the_list_of_commands_is_a_list() -> None:
+    """One line each: what a command ends with stands in its own help."""
+    lines = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "130"}).stdout.splitlines()
+
+    rows = [line.strip("│ ").split() for line in lines if line.startswith("│") and "--" not in line]
+    assert [row[0] for row in rows] == [
+        "demo",
+        "doctor",
+        "explain",
+        "inventory",
+        "registration",
+        "review",
+        "rules",
+        "serve",
+    ]
+    assert not any("Exit" in row for row in rows)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

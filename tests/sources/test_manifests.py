@@ -161,6 +161,12 @@ def test_a_broken_document_costs_only_itself() -> None:
     assert (first.line, fault.line, last.line, last.line_of(FieldPath(["c", "d"]))) == (1, 4, 6, 7)
 
 
+def test_a_broken_item_of_a_list_costs_only_itself() -> None:
+    found = scanned("a: 1\n---\nkind: List\nitems:\n- b: 1\n- words\n- c: 1\n")
+
+    assert found == [{"a": 1}, {"b": 1}, (6, "a manifest must be a mapping with apiVersion and kind"), {"c": 1}]
+
+
 def test_what_is_never_closed_is_said_with_the_line_where_it_begins() -> None:
     """The parser notices at the end of the document, which may be a thousand lines below. Lines of the file, not of the
     document."""

@@ -51,7 +51,7 @@ def demo(
     directory: Annotated[Path, typer.Option(help="for certificates; made if missing")] = Path(".demo"),
     once: Annotated[bool, typer.Option("--once", help="stop after the table instead of serving on")] = False,
 ) -> None:
-    """Start a TLS webhook whose cluster is a folder, post the gangs of examples/ to it, show what a tenant reads."""
+    """Start a webhook over a folder of objects, post the gangs of examples/ to it, and show what a tenant reads."""
     folder = examples or Path(__file__).parents[2] / "examples"
     if not (folder / "gangs").is_dir():
         print(f"{folder} holds no gangs/: run this in a checkout, or give --examples", file=sys.stderr)

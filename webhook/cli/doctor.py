@@ -67,7 +67,10 @@ def doctor(
     ] = None,
     output: Output = "text",
 ) -> None:
-    """Compare a cluster with the policy. Exit 0: nothing fails, 1: something does, 2: wrong usage. Stores nothing."""
+    """Compare a cluster with the policy, and look whether Muster works in it. Stores nothing.
+
+    Exit 0: nothing fails, 1: something does, 2: wrong usage.
+    """
     loaded, policy_name = policies_from(policy or [])
     if not policy:
         # Else its fix for the registration would be that of another policy.

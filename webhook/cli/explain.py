@@ -65,7 +65,10 @@ def explain(
     output: Output = "text",
     every: Annotated[bool, typer.Option("--all", help=f"every domain, not only the {DOMAIN_ROWS_MAX} best")] = False,
 ) -> None:
-    """Show why a gang fits or not, domain by domain. Exit 0: nothing is impossible, 1: something is, 2: unreadable."""
+    """Show why a gang fits or not, domain by domain.
+
+    Exit 0: nothing is impossible, 1: something is, 2: something unreadable, or wrong usage.
+    """
     from webhook.cli.inventories import snapshot_from
     from webhook.cli.policies import policies_from
     from webhook.cli.review import read_inputs

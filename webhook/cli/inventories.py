@@ -42,7 +42,9 @@ def snapshot_from(paths: Sequence[str], cluster: Cluster) -> Snapshot | None:
     if not paths:
         return None
     try:
-        objects = [raw for name in paths for raw in read_objects(name)]
+        read = [pair for name in paths for pair in _read(name)]
+        objects = [raw for _, raw in read]
+        _only_once(read)
         if not cluster.node_pools and not any(raw.get("kind") == "Node" for raw in objects):
             raise ValueError(_no_nodes(paths, objects))
         return build(objects, settings_of(cluster, is_file=True))
@@ -65,13 +67,34 @@ def _no_nodes(paths: Sequence[str], objects: Sequence[dict[str, Any]]) -> str:
 def read_objects(name: str) -> Iterator[dict[str, Any]]:
     """All objects of a file, or of the .yaml, .yml and .json files of a folder; Lists are flattened. Raises OSError, or
     ValueError that names the file and, if there is one, the line."""
+    return (raw for _, raw in _read(name))
+
+
+def _read(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(file, object) of each."""
     path = Path(name)
     files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES) if path.is_dir() else [path]
     if not files:
         raise ValueError(f"{name}: a folder without .yaml, .yml or .json files")
     for file in files:
         for document in _documents(file.read_bytes(), str(file)):
-            yield from _flat(document, str(file))
+            for raw in _flat(document, str(file)):
+                yield str(file), raw
+
+
+def _only_once(read: Sequence[tuple[str, dict[str, Any]]]) -> None:
+    """Two exports of one cluster would be a cluster of twice the size. Raises ValueError."""
+    seen: dict[tuple[str, str, str], str] = {}
+    for file, raw in read:
+        metadata = raw.get("metadata")
+        if not isinstance(metadata, dict) or not metadata.get("name"):
+            continue
+        kind, name = str(raw.get("kind")), str(metadata["name"])
+        key = (kind, str(metadata.get("namespace")), name)
+        if key in seen:
+            where = f"twice in {file}" if seen[key] == file else f"in {seen[key]} and in {file}"
+            raise ValueError(f'{kind} "{name}" is {where}; give one export of one cluster')
+        seen[key] = file
 
 
 def _documents(content: bytes, file: str) -> Iterator[Any]:

@@ -25,7 +25,9 @@ from webhook.inventory.devices import allocated_by
 from webhook.inventory.marks import Marks, exported
 from webhook.objects.words import plural
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="The inventory of a cluster.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Export what the nodes and devices of a cluster offer."
+)
 
 _READ_SECONDS = 60.0
 # path of the list, apiVersion, kind; the ones behind may not be served.
@@ -68,7 +70,10 @@ def export(
         str, typer.Option(*MUSTER_NAMESPACE, help="Muster's own, which holds what nodes had lately")
     ] = "muster-system",
 ) -> None:
-    """Write the nodes, devices and classes of a cluster, as far as Muster reads them. Exit 2: they cannot be read."""
+    """Write the nodes, devices and classes of a cluster, as far as Muster reads them.
+
+    Exit 2: they cannot be read.
+    """
     connection = connection_to(kubeconfig, "read")
     try:
         listed = list(inventory_objects(connection, with_pods=pods))

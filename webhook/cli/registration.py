@@ -34,7 +34,9 @@ _ATTEMPT_COUNT_MAX = 5
 _SECONDS_MAX = 10.0
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="The webhook configurations, rendered from the policy."
+    add_completion=False,
+    no_args_is_help=True,
+    help="Render or apply the webhook configurations that follow from a policy.",
 )
 
 Service = Annotated[str, typer.Option(help="NAMESPACE/NAME[:PORT] of the Service that Muster listens behind")]
@@ -58,7 +60,10 @@ def render(
     timeout_seconds: Timeout = 5,
     output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="how they are written")] = "yaml",
 ) -> None:
-    """Print the configurations as one List. Exit 2: a policy or an option that cannot be used."""
+    """Print the configurations as one List.
+
+    Exit 2: a policy or an option that cannot be used.
+    """
     loaded, _ = policies_from(policy or [])
     target = _target(service, url, ca_file, namespace, name, failure_policy=failure_policy, timeout=timeout_seconds)
     items = render_webhook_configurations(loaded.policy, target)
@@ -79,9 +84,9 @@ def apply(
     kubeconfig: Kubeconfig = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="let the API server check, store nothing")] = False,
 ) -> None:
-    """Create or update the configurations in a cluster. Exit 1: the API server refused, 2: wrong usage.
+    """Create or update the configurations in a cluster.
 
-    Without --ca-file an update keeps the CA bundle that is stored (cert-manager writes it there).
+    Exit 1: the API server refused, or did not answer, 2: wrong usage. Without --ca-file an update keeps the CA bundle that is stored (cert-manager writes it there).
     """
     loaded, _ = policies_from(policy or [])
     target = _target(service, url, ca_file, namespace, name, failure_policy=failure_policy, timeout=timeout_seconds)

@@ -248,7 +248,10 @@ def review(
     output: Output = "text",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="also what is fine or could not be checked")] = False,
 ) -> None:
-    """Judge manifests as the webhook would. Exit 0: all admitted, 1: something denied, 2: unreadable or wrong usage."""
+    """Judge manifests as the webhook would.
+
+    Exit 0: all admitted, 1: something denied, 2: something unreadable (the rest is judged), or wrong usage.
+    """
     from webhook.cli.inventories import snapshot_from
     from webhook.cli.policies import policies_from
 

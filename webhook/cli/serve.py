@@ -35,7 +35,10 @@ def serve(
     threads: Annotated[int | None, typer.Option(help="per process, default 8")] = None,
     log_format: Annotated[Literal["json", "text"] | None, typer.Option(help="default json")] = None,
 ) -> None:
-    """Serve admission requests. Every option is also a setting MUSTER_*; exit 1: cannot start, 2: wrong settings."""
+    """Serve admission requests.
+
+    Every option is also a setting MUSTER_*. Exit 1: cannot start, 2: wrong settings.
+    """
     given = {
         "bind": bind,
         "policy": tuple(map(policy_path, policy)) if policy else None,

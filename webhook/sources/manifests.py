@@ -121,12 +121,13 @@ def scan_text(data: bytes, file: str) -> Iterator[Manifest | ManifestError]:
         return
     lines_before = 0
     for document in _documents(data):
-        try:
-            yield from _objects(document, file, lines_before)
-        except ManifestError as error:
-            hint = f"; {_TEMPLATE_HINT}" if _TEMPLATE.search(document) else ""
-            line = None if error.line is None else error.line + lines_before
-            yield ManifestError(file, line, f"{error.message}{hint}")
+        for found in _scanned(document, file, lines_before):
+            if isinstance(found, ManifestError):
+                hint = f"; {_TEMPLATE_HINT}" if _TEMPLATE.search(document) else ""
+                line = None if found.line is None else found.line + lines_before
+                yield ManifestError(file, line, f"{found.message}{hint}")
+            else:
+                yield found
         lines_before += len(_LINE_END.findall(document))
 
 
@@ -156,8 +157,16 @@ def _only_directives(text: bytes) -> bool:
     return b"%" in text and all(line[:1] in (b"#", b"%") or not line.strip() for line in text.splitlines())
 
 
-def _objects(document: bytes, file: str, lines_before: int) -> Iterator[Manifest]:
-    """The objects of one document. Raises ManifestError with a line of the document."""
+def _scanned(document: bytes, file: str, lines_before: int) -> Iterator[Manifest | ManifestError]:
+    """The objects of one document, and errors with a line of the document."""
+    try:
+        yield from _objects(document, file, lines_before)
+    except ManifestError as error:
+        yield error
+
+
+def _objects(document: bytes, file: str, lines_before: int) -> Iterator[Manifest | ManifestError]:
+    """The same; raises the error that leaves nothing more to read of the document."""
     if document.lstrip()[:1] == b"{":
         # JSON writes characters beyond 0xFFFF as two escapes, which YAML does not know.
         document = _SURROGATES.sub(lambda pair: json.loads(f'"{pair[0].decode()}"').encode(), document)
@@ -194,8 +203,9 @@ def _nodes(document: bytes, file: str, lines_before: int) -> list[yaml.Node]:
         raise ManifestError(file, 1, f"nested more than {DEPTH_MAX} levels deep") from error
 
 
-def _flatten(node: yaml.Node, file: str, lines_before: int) -> Iterator[Manifest]:
-    """The object itself, or the items of a List (`v1 List`, `PodList`, ...)."""
+def _flatten(node: yaml.Node, file: str, lines_before: int) -> Iterator[Manifest | ManifestError]:
+    """The object itself, or the items of a List (`v1 List`, `PodList`, ...), of which a broken one costs only itself.
+    Raises ManifestError for an object."""
     line = node.start_mark.line + 1
     if not isinstance(node, yaml.MappingNode):
         raise ManifestError(file, line, "a manifest must be a mapping with apiVersion and kind")
@@ -205,7 +215,10 @@ def _flatten(node: yaml.Node, file: str, lines_before: int) -> Iterator[Manifest
         child = _child(node, "items")
         items = child[1].value if child is not None else []
         for item in items:
-            yield from _flatten(item, file, lines_before)
+            try:
+                yield from _flatten(item, file, lines_before)
+            except ManifestError as error:
+                yield error
         return
     yield Manifest(file, line + lines_before, raw, node, lines_before)
 
