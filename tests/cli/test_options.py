@@ -147,6 +147,28 @@ def test_serve_knows_shipped_policies_by_name(monkeypatch: pytest.MonkeyPatch) -
     assert given["policy"][0].is_file()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["review", ""],
+        ["review", "-f", ""],
+        ["review", "-", "-p", ""],
+        ["review", "-", "-i", ""],
+        ["review", "-", "--quota", ""],
+        ["explain", "-", "-i", ""],
+        ["rules", "-p", ""],
+        ["serve", "-p", ""],
+        ["registration", "render", "-p", ""],
+    ],
+)
+def test_an_empty_name_is_not_the_folder_we_are_in(words: list[str]) -> None:
+    """`muster review "$MANIFESTS"`, where nobody set it."""
+    result = CliRunner().invoke(app, words, input="")
+
+    assert result.exit_code == 2
+    assert "a name is empty" in result.output
+
+
 @pytest.mark.parametrize("words", [["review"], ["explain", "-i", "nodes.yaml"]])
 def test_nothing_to_read_is_wrong_usage(words: list[str]) -> None:
     result = CliRunner().invoke(app, words)

@@ -140,6 +140,18 @@ def test_a_chart_in_a_folder_is_one_line(tmp_path: Path) -> None:
     assert "1 object judged" in said
 
 
+def test_a_kustomization_is_told_to_be_rendered(tmp_path: Path) -> None:
+    """What it refers to is judged as it stands, which may not be what is applied."""
+    (tmp_path / "kustomization.yaml").write_text("resources: [job.json]\n")
+    (tmp_path / "job.json").write_text(POSSIBLE)
+
+    code, said = run(str(tmp_path))
+
+    assert code == 2
+    assert f"is a kustomization: render it first (kubectl kustomize {tmp_path} | muster review -)" in said
+    assert "1 object judged" in said
+
+
 POLICY_WITH_TIER = """apiVersion: muster.dev/v1alpha1
 kind: Policy
 metadata: {name: p}

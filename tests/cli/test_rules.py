@@ -77,6 +77,9 @@ def test_a_policy_says_what_each_rule_does_in_a_namespace(tmp_path: Path) -> Non
     assert {here[rule]["default"] for rule in ("WAS101", "WAS103", "WAS901")} == {"Deny", "Warn", "opt-in"}
     assert [here[rule]["action"] for rule in ("WAS101", "WAS103", "WAS901")] == ["Deny", "off", "off"]
     assert [lab[rule]["action"] for rule in ("WAS100", "WAS101", "WAS103", "WAS901")] == ["Warn", "Warn", "off", "on"]
+    hint = 'overrides change some of this (--namespace shows it): "o" in namespace lab'
+    assert hint in run("--policy", policy).stdout.splitlines()
+    assert "overrides" not in run("--policy", policy, "-n", "lab").stdout
 
 
 @pytest.mark.parametrize(

@@ -17,17 +17,33 @@ SHIPPED = ("baseline", "strict", "staging-dry-run")
 
 INPUT_METAVAR = "FILE|DIR|-"
 
+
+def named(words: list[str] | None) -> list[str] | None:
+    """Wrong usage where a name is empty: to Python it is the folder we are in, to a script a variable that is not set."""
+    if words and "" in words:
+        raise typer.BadParameter("a name is empty")
+    return words
+
+
 # What to judge: as words of their own, or after -f as kubectl has it. Read both by `given`.
 Inputs = Annotated[
-    list[str] | None, typer.Argument(metavar=INPUT_METAVAR, help="manifests, folders, or - for standard input")
+    list[str] | None,
+    typer.Argument(metavar=INPUT_METAVAR, callback=named, help="manifests, folders, or - for standard input"),
 ]
 Files = Annotated[
     list[str] | None,
-    typer.Option("--file", "--filename", "-f", metavar="FILE|DIR|-", help="the same as a word without -f; repeatable"),
+    typer.Option(
+        "--file",
+        "--filename",
+        "-f",
+        metavar="FILE|DIR|-",
+        callback=named,
+        help="the same as a word without -f; repeatable",
+    ),
 ]
 PolicyNames = Annotated[
     list[str] | None,
-    typer.Option("--policy", "-p", help=f"policy file, folder, or {', '.join(SHIPPED)}; repeatable"),
+    typer.Option("--policy", "-p", callback=named, help=f"policy file, folder, or {', '.join(SHIPPED)}; repeatable"),
 ]
 Inventory = Annotated[
     list[str] | None,
@@ -35,6 +51,7 @@ Inventory = Annotated[
         "--inventory",
         "-i",
         metavar="FILE|DIR",
+        callback=named,
         help="nodes and devices: kubectl get nodes,resourceslices,deviceclasses -o yaml; repeatable",
     ),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ import jsonpatch
 import typer
 
 from webhook.admission.pipeline import Pipeline, Policies
-from webhook.cli.options import Files, Inputs, Inventory, Namespace, Output, PolicyNames, given
+from webhook.cli.options import Files, Inputs, Inventory, Namespace, Output, PolicyNames, given, named
 from webhook.facts.model import Phase
 from webhook.inventory.snapshot import Snapshot
 from webhook.objects.fieldpath import FieldPath
@@ -164,16 +164,19 @@ def read_inputs(paths: Sequence[str]) -> tuple[list[Manifest], list[Unreadable]]
         for found in _scan(name):
             if isinstance(found, ManifestError):
                 unreadable.append(Unreadable(file=found.file, line=found.line, message=found.message))
-            elif message := _not_taken(found.raw):
+            elif message := _not_taken(found):
                 unreadable.append(Unreadable(file=found.file, line=found.line, message=message))
             else:
                 manifests.append(found)
     return manifests, unreadable
 
 
-def _not_taken(raw: Mapping[str, Any]) -> str:
+def _not_taken(manifest: Manifest) -> str:
     """Why no API server takes the object whatever its fields are; "" if one may. A mistyped kind would else be passed over,
     as if somebody else's."""
+    raw, file = manifest.raw, Path(manifest.file)
+    if file.stem == "kustomization" and "kind" not in raw:
+        return f"is a kustomization: render it first (kubectl kustomize {file.parent} | muster review -)"
     if missing := [key for key in ("apiVersion", "kind") if not raw.get(key)]:
         return f"has no {' and no '.join(missing)}, so it is no manifest that kubectl takes"
     kind = str(raw["kind"])
@@ -242,7 +245,9 @@ def review(
     quota: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FILE|DIR", help="TierQuotas: kubectl get tierquotas -o yaml; those in the set count as well"
+            metavar="FILE|DIR",
+            callback=named,
+            help="TierQuotas: kubectl get tierquotas -o yaml; those in the set count as well",
         ),
     ] = None,
     output: Output = "text",

@@ -107,6 +107,9 @@ class PolicyView:
         self.name = loaded.policy.metadata.name
         self._effective = loaded.effective(namespace, {})
         self._today = today
+        overrides = [] if namespace else loaded.policy.spec.overrides
+        # Others change who may use what, not what a rule does.
+        self.overrides = [one for one in overrides if one.rules or one.mutations or one.action_max]
         exemptions = loaded.policy.spec.exemptions
         self._exemptions = [one for one in exemptions if not namespace or _may_hold(one.scope, namespace)]
 
@@ -188,12 +191,16 @@ def _table(pages: Sequence[Page], view: PolicyView | None) -> list[str]:
         lines.append(f"  {page.id}  {page.name:<{width}}  {action:<6}  {page.summary}")
         if view is not None:
             lines += [f"          {view.exemption_text(one)}" for one in view.exemptions(page)]
-    lines += ["", *_waiting(pages, view)]
+    lines += ["", *_beside(pages, view)]
     return [*lines, "muster rules WAS101 prints the page of a rule: why, and what to change"]
 
 
-def _waiting(pages: Sequence[Page], view: PolicyView | None) -> Iterator[str]:
-    """How many rules would deny, if the policy said of their gates that they are on."""
+def _beside(pages: Sequence[Page], view: PolicyView | None) -> Iterator[str]:
+    """What the actions above do not say: how many rules would deny, if the policy said of their gates that they are on;
+    and where overrides act."""
+    if view is not None and view.overrides:
+        places = ", ".join(f'"{one.name}" in {_scope_text(one.scope)}' for one in view.overrides)
+        yield f"overrides change some of this (--namespace shows it): {places}"
     waiting = [page for page in pages if view is not None and view.action(page) == "Warn" and view.why(page)]
     if view is not None and waiting:
         gates = ", ".join(dict.fromkeys(str(page.gate) for page in waiting))
