@@ -28,6 +28,7 @@ from webhook.observe.observer import RequestObserver
 from webhook.observe.quota import QuotaMetrics
 from webhook.policies import load_policy, policies_of
 from webhook.policy.load import LoadedPolicies, PolicyError
+from webhook.quota.advance import Advances
 from webhook.quota.ledger import Ledger, in_thread
 from webhook.quota.model import QuotaError
 from webhook.quota.pricer import counted_among, quotas_among
@@ -169,7 +170,9 @@ def _cluster(
     store = None if settings.snapshot_dir is None else StoreReader(settings.snapshot_dir / STORE_FILE)
     connection = Connection(settings.kubeconfig)
     source = ClusterSource(connection, store)
-    ledger = Ledger(ClusterQuotaStore(connection), is_live=True, reporter=reporter, aside=in_thread)
+    ledger = Ledger(
+        ClusterQuotaStore(connection), is_live=True, reporter=reporter, aside=in_thread, advances=Advances()
+    )
     started = time.monotonic()
 
     def ready() -> list[str]:

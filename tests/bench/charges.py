@@ -17,6 +17,7 @@ from pathlib import Path
 from tests.builders import GPU
 from webhook.cluster.connection import Connection
 from webhook.cluster.quota_store import ClusterQuotaStore
+from webhook.quota.advance import Advances
 from webhook.quota.book import Order
 from webhook.quota.ledger import Granted, Ledger, in_thread
 
@@ -25,7 +26,7 @@ SECONDS_MAX = 60.0
 
 def main() -> int:
     kubeconfig, tier, namespace, thread_count, count = sys.argv[1:6]
-    ledger = Ledger(ClusterQuotaStore(Connection(Path(kubeconfig))), is_live=True, aside=in_thread)
+    ledger = Ledger(ClusterQuotaStore(Connection(Path(kubeconfig))), is_live=True, aside=in_thread, advances=Advances())
 
     def one(number: int) -> float:
         uid = f"{os.getpid()}-{number}"

@@ -82,6 +82,7 @@ class Reconciler:
         self._store = ClusterQuotaStore(connection)
         self._journal = EventJournal(connection, report, journal)
         self._reservation_seconds = reservation_seconds
+        self._first_seen: dict[str, float] = {}
 
     def is_leader(self) -> bool:
         """Of all replicas, for all that only one of them does."""
@@ -117,6 +118,7 @@ class Reconciler:
             journal=self._journal,
             reservation_seconds=self._reservation_seconds,
             on_damage=self._journal.damaged,
+            first_seen=self._first_seen,
         )
         if not self._take_over(recounter, stop):
             return

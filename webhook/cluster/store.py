@@ -7,10 +7,11 @@ writer goes on, no reader ever sees half a write, and a lookup costs microsecond
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ STORE_FILE = "facts.sqlite"
 # The agent beats every second. After this long without, its word is too old even to admit on; workers read live.
 HEARTBEAT_SECONDS_MAX = 15.0
 
+VERSIONS_SECONDS = 0.01
+"""How long a worker takes the kinds' versions for current. A watch is further behind than that."""
+
 
 class StoreWriter:
     """The agent's side. One writer, called from several watch threads. Raises sqlite3.OperationalError on a full disk."""
@@ -41,6 +45,8 @@ class StoreWriter:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=OFF")  # memory volume: nothing survives a crash anyway
         self._db.executescript(_SCHEMA)
+        # Versions of one agent are never those of another.
+        self._first_version = time.time_ns()
 
     def replace_kind(self, kind: str, objects: Iterable[tuple[str, str, bytes]]) -> None:
         """A whole list, in one transaction: (namespace, name, raw JSON). Marks the kind as synced."""
@@ -88,15 +94,16 @@ class StoreWriter:
 
     def _mark(self, kind: str, *, synced: bool, reason: str) -> None:
         self._db.execute(
-            "INSERT INTO kinds VALUES (?, ?, ?, 0) ON CONFLICT (kind) DO UPDATE SET synced = excluded.synced,"
+            "INSERT INTO kinds VALUES (?, ?, ?, ?) ON CONFLICT (kind) DO UPDATE SET synced = excluded.synced,"
             " reason = excluded.reason",
-            (kind, int(synced), reason),
+            (kind, int(synced), reason, self._first_version),
         )
 
     def _changed(self, kind: str) -> None:
         """The version of a kind goes up with every change of its objects."""
         self._db.execute(
-            "INSERT INTO kinds VALUES (?, 0, '', 1) ON CONFLICT (kind) DO UPDATE SET version = version + 1", (kind,)
+            "INSERT INTO kinds VALUES (?, 0, '', ?) ON CONFLICT (kind) DO UPDATE SET version = version + 1",
+            (kind, self._first_version),
         )
 
     def beat(self) -> None:
@@ -114,6 +121,20 @@ class StoreReader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._local = threading.local()
+        self._versions: tuple[float, Mapping[str, int]] = (float("-inf"), {})
+
+    def version(self, kind: str) -> int | None:
+        """Changes with every change of the kind's objects, and with another agent. None where the store cannot say."""
+        read_at, versions = self._versions
+        now = time.monotonic()
+        if now - read_at > VERSIONS_SECONDS:
+            rows = self._query(
+                "SELECT kind, version FROM kinds, heartbeat WHERE synced = 1 AND monotonic > ?",
+                (now - HEARTBEAT_SECONDS_MAX,),
+            )
+            versions = {str(name): int(version) for name, version in rows or ()}
+            self._versions = (now, versions)
+        return versions.get(kind)
 
     def get(self, kind: str, namespace: str, name: str) -> bytes | None:
         """The raw JSON, or None where the store does not (or must not) say."""
@@ -156,7 +177,10 @@ class StoreReader:
             return None
 
     def _connection(self) -> sqlite3.Connection:
-        inode = self._path.stat().st_ino if self._path.exists() else 0
+        try:
+            inode = os.stat(self._path).st_ino  # noqa: PTH116  asked for at each lookup: a Path is ten times dearer
+        except OSError:
+            inode = 0
         if getattr(self._local, "inode", None) != inode or "db" not in self._local.__dict__:
             self._local.db = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, isolation_level=None, timeout=0.2)
             self._local.inode = inode

@@ -72,7 +72,18 @@ def reserve(quota: TierQuota, order: Order) -> tuple[TierQuota, list[Shortfall]]
     total: Amounts = dict(order.amounts)
     for join in joins:
         add(total, join.pays)
-    reservation = Reservation(
+    reservation = entry(quota, order, joins)
+    found = shortfalls(quota, total, quota.changes.get(reservation.change, {}))
+    if found:
+        return quota, found
+    if not any(total.get(name) for name in quota.hard if name != LARGEST_GANG) and not joins:
+        return quota, []
+    return quota.adding(reservation), []
+
+
+def entry(quota: TierQuota, order: Order, joins: Iterable[Join] = ()) -> Reservation:
+    """The order as it stands in the books of this quota: with what the quota limits."""
+    return Reservation(
         id=order.id,
         uid=order.uid,
         kind=order.kind,
@@ -83,12 +94,6 @@ def reserve(quota: TierQuota, order: Order) -> tuple[TierQuota, list[Shortfall]]
         joins=tuple(_relevant_join(quota, join) for join in joins),
         detached=order.detached,
     )
-    found = shortfalls(quota, total, quota.changes.get(reservation.change, {}))
-    if found:
-        return quota, found
-    if not any(total.get(name) for name in quota.hard if name != LARGEST_GANG) and not joins:
-        return quota, []
-    return quota.adding(reservation), []
 
 
 def shortfalls(quota: TierQuota, asked: Mapping[str, int], held: Mapping[str, int]) -> list[Shortfall]:
@@ -200,6 +205,9 @@ def recounted(
         word = fate(reservation)
         if word is Fate.KEEP:
             kept[reservation.id] = _paid_by_group(reservation, live, expected)
+            if reservation.is_advance:
+                # What was charged from it may be seen before it is written down.
+                add(expected, reservation.amounts)
             continue
         if word is Fate.SETTLED and reservation.detached:
             # Its entry stays, so that the next count knows it, and reserves nothing.

@@ -12,7 +12,8 @@ An order refused in a later round takes what it holds out of the other quotas in
 answer, a crash at any line) is a reservation of an object that will never live: the leader takes it out after 90 s.
 
 Requests of this process that wait for the same tier are served together, by whichever of their threads comes first: one
-read and one write for all of them (3 processes x 16 writers on one object: 49 charges/s one by one, 2,142 together).
+read and one write for all of them (3 processes x 16 writers on one object: 49 charges/s one by one, 2,142 together). In a
+burst most need neither: they are charged from what the process has reserved in advance (webhook/quota/advance.py).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from webhook.quota import book
+from webhook.quota.advance import WRITE_SECONDS, Advances, Page
 from webhook.quota.book import Order, Shortfall
 from webhook.quota.model import (
     DETACHED_COUNT_MAX,
@@ -116,9 +118,19 @@ def in_thread(work: Callable[[], None]) -> None:
     threading.Thread(target=work, name="quota-list", daemon=True).start()
 
 
+def in_time(seconds: float, work: Callable[[], None]) -> bool:
+    """For `Ledger.later`. Not a daemon: a process that ends by itself first writes down what it has charged. False once it
+    is ending."""
+    if not threading.main_thread().is_alive():
+        return False
+    threading.Timer(seconds, work).start()
+    return True
+
+
 class Ledger:
     """Thread-safe. is_live: a leader counts what is stored, so reservations settle. aside: runs what no request should wait
-    for; as it is, at once. clock, sleep and jitter (0..1) are given by tests."""
+    for; as it is, at once. advances: None where nothing is reserved before it is asked for. later: runs something after so
+    many seconds, or says that it will not. clock, sleep and jitter (0..1) are given by tests."""
 
     def __init__(
         self,
@@ -127,6 +139,8 @@ class Ledger:
         is_live: bool = False,
         reporter: Reporter | None = None,
         aside: Callable[[Callable[[], None]], None] = lambda work: work(),
+        advances: Advances | None = None,
+        later: Callable[[float, Callable[[], None]], bool] = in_time,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
@@ -134,7 +148,7 @@ class Ledger:
         self.is_live = is_live
         self._store = store
         self._reporter = reporter or Silent()
-        self._aside = aside
+        self._aside, self._later, self._advances = aside, later, advances
         self._clock, self._sleep, self._jitter = clock, sleep, jitter
         self._lock = threading.Lock()
         self._desks: dict[str, _Desk] = {}
@@ -188,9 +202,10 @@ class Ledger:
         """All quotas of the tier that select the order's namespace, or none. commit False: check only."""
         started = self._clock()
         waiter = _Waiter(order=order, labels=labels, end=deadline - MARGIN_SECONDS, commit=commit)
-        with self._lock:
-            desk = self._desks.setdefault(tier, _Desk())
-        self._wait(tier, desk, waiter)
+        if not self._is_paid_in_advance(tier, waiter, deadline):
+            desk = self._desk(tier)
+            self._wait(tier, desk, waiter)
+            self._write_later(tier, desk)
         outcome = waiter.outcome
         if waiter.abandoned and not isinstance(outcome, Undecided):
             outcome = Undecided("there was no time left to write the quota")
@@ -202,7 +217,9 @@ class Ledger:
     def release(self, tier: str, ids: Iterable[str], deadline: float) -> None:
         """Best effort: takes reservations out again, where one of several tiers refused. What stays lapses."""
         wanted = set(ids)
-        for _ in range(3):
+        if self._advances is not None:
+            wanted -= self._advances.cancel(wanted)
+        for _ in range(3 if wanted else 0):
             try:
                 names = [quota.name for quota in self.known(deadline) or () if quota.tier == tier]
                 quotas = self._store.some(names, deadline)
@@ -212,6 +229,61 @@ class Ledger:
             todo = [new for old, new in changed if len(new.reservations) != len(old.reservations)]
             if all(self._store.write(quota, deadline) in (Written.DONE, Written.GONE) for quota in todo):
                 return
+
+    # -- in advance -------------------------------------------------------------------------------------------------
+    def _is_paid_in_advance(self, tier: str, waiter: _Waiter, deadline: float) -> bool:
+        if self._advances is None or not waiter.commit or waiter.holds or not waiter.order.id:
+            return False
+        quotas = [
+            quota
+            for quota in self.known(deadline) or ()
+            if quota.tier == tier and quota.selects(waiter.order.namespace, waiter.labels)
+        ]
+        paid = self._advances.take(quotas, waiter.order) if quotas else None
+        if paid is None:
+            return False
+        waiter.outcome, waiter.is_open = Granted(paid), False
+        if self._advances.is_low(paid):
+            self._write_soon(tier, self._desk(tier))
+        return True
+
+    def _write_later(self, tier: str, desk: _Desk) -> None:
+        """What was charged from an advance is written down soon, and what is left of it given back; at once where this
+        process ends."""
+        with desk.condition:
+            if self._advances is None or desk.is_due or not self._advances.names(tier):
+                return
+            desk.is_due = self._later(WRITE_SECONDS, lambda: self._write_down(tier, desk))
+        if not desk.is_due:
+            self._advances.close()
+            self._wait(tier, desk, self._nobody())
+
+    def _write_soon(self, tier: str, desk: _Desk) -> None:
+        """Before the advance is used up, so that nobody waits for the next one."""
+        with desk.condition:
+            desk.is_hurried = desk.is_hurried or self._later(0.0, lambda: self._write_now(tier, desk))
+
+    def _write_now(self, tier: str, desk: _Desk) -> None:
+        try:
+            self._wait(tier, desk, self._nobody())
+        finally:
+            with desk.condition:
+                desk.is_hurried = False
+
+    def _write_down(self, tier: str, desk: _Desk) -> None:
+        with desk.condition:
+            desk.is_due = False
+        self._wait(tier, desk, self._nobody())
+        self._write_later(tier, desk)
+
+    def _nobody(self) -> _Waiter:
+        """Asks for nothing but that the round takes place."""
+        nothing = Order(id="", uid="", kind="", namespace="", name="", amounts={})
+        return _Waiter(order=nothing, labels={}, end=self._clock() + ROUND_SECONDS_MAX, commit=True)
+
+    def _desk(self, tier: str) -> _Desk:
+        with self._lock:
+            return self._desks.setdefault(tier, _Desk())
 
     # -- one thread serves ----------------------------------------------------------------------------------------
     def _wait(self, tier: str, desk: _Desk, waiter: _Waiter) -> None:
@@ -239,18 +311,19 @@ class Ledger:
 
     def _serve(self, tier: str, desk: _Desk) -> None:
         """One round for everybody who waits at the desk."""
-        if self._clock() < desk.contended_until and not any(waiter.round_count for waiter in desk.queue):
+        is_retry = any(waiter.round_count for waiter in desk.queue)
+        is_burst = self._advances is not None and self._advances.names(tier)
+        if self._clock() < desk.contended_until and not is_retry and not is_burst:
             self._sleep((1 + self._jitter()) * GATHER_SECONDS)
         now = self._clock()
         with desk.condition:
             batch = [waiter for waiter in desk.queue if waiter.wants(now)]
             desk.queue = []
-        if not batch:
-            return
-        self._reporter.round(len(batch))
         try:
-            end = max(waiter.end for waiter in batch)
-            if self._round(tier, batch, min(end, now + ROUND_SECONDS_MAX)):
+            end = max((waiter.end for waiter in batch), default=now)
+            # Those that came while somebody wrote may be paid for by now.
+            todo = [waiter for waiter in batch if not self._is_paid_in_advance(tier, waiter, end)]
+            if todo and self._round(tier, todo, min(end, now + ROUND_SECONDS_MAX)):
                 desk.contended_until = self._clock() + CONTENDED_SECONDS
         except StoreError as error:
             for waiter in batch:
@@ -270,32 +343,65 @@ class Ledger:
 
     def _round(self, tier: str, batch: Sequence[_Waiter], deadline: float) -> bool:
         """True if somebody else wrote in between."""
-        read = self._store.some(self._names(tier, batch, deadline), deadline)
-        before = {quota.name: quota for quota in read if quota.tier == tier}
-        books = dict(before)
-        for waiter in batch:
-            waiter.round_count += 1
-            waiter.check(books)
+        self._reporter.round(sum(1 for waiter in batch if waiter.order.id))
+        names = self._names(tier, batch, deadline)
+        before = {quota.name: quota for quota in self._store.some(names, deadline) if quota.tier == tier}
+        books, pages = self._checked(tier, batch, before, set(names) - before.keys())
         written: dict[str, Written] = {}
         for name in sorted(books):
             if books[name] is not before[name]:
                 written[name] = self._store.write(books[name], deadline)
                 if written[name] is Written.CONFLICT:
                     self._reporter.conflict()
+                if self._advances is not None and name in pages:
+                    self._advances.written(name, books[name], pages[name], written[name])
         for waiter in batch:
             waiter.decide(written)
         return Written.CONFLICT in written.values()
+
+    def _checked(
+        self, tier: str, batch: Sequence[_Waiter], before: Mapping[str, TierQuota], missing: Iterable[str]
+    ) -> tuple[dict[str, TierQuota], dict[str, Page]]:
+        """(the quotas with everybody who fits, what is written of advances)"""
+        books = dict(before)
+        pages: dict[str, Page] = {}
+        # A dry run writes nothing.
+        advances = self._advances if any(waiter.commit for waiter in batch) else None
+        if advances is not None:
+            advances.drop(missing)
+            books, pages = advances.write_down(books, [waiter.order for waiter in batch if waiter.order.id])
+        for waiter in batch:
+            waiter.round_count += 1
+            waiter.check(books)
+        if advances is not None:
+            placed = {name: [waiter.order for waiter in batch if waiter.has_changed(name)] for name in books}
+            books = advances.renew(books, placed, self._waiting(tier, books), pages)
+        return books, pages
+
+    def _waiting(self, tier: str, books: Mapping[str, TierQuota]) -> dict[str, list[Order]]:
+        """Who came while this round was on its way, by quota."""
+        desk = self._desk(tier)
+        with desk.condition:
+            waiters = [waiter for waiter in desk.queue if waiter.commit and waiter.order.id]
+        return {
+            name: [item.order for item in waiters if quota.selects(item.order.namespace, item.labels)]
+            for name, quota in books.items()
+        }
 
     def _names(self, tier: str, batch: Sequence[_Waiter], deadline: float) -> list[str]:
         """The quotas that may apply to somebody in the batch. Raises StoreError."""
         known = self.known(deadline)
         if known is None:
             raise StoreError("the list of TierQuotas did not come")
-        return [
+        asked = [item for item in batch if item.order.id]
+        names = {
             quota.name
             for quota in known
-            if quota.tier == tier and any(quota.selects(item.order.namespace, item.labels) for item in batch)
-        ]
+            if quota.tier == tier and any(quota.selects(item.order.namespace, item.labels) for item in asked)
+        }
+        if self._advances is not None:
+            names.update(self._advances.names(tier))
+        return sorted(names)
 
     def _read(self, deadline: float) -> tuple[TierQuota, ...]:
         """All quotas, remembered with the moment at which they were asked for."""
@@ -307,17 +413,20 @@ class Ledger:
 
 @dataclass(slots=True)
 class _Desk:
-    """Who waits for a tier. busy: a thread is serving. contended_until: others have written lately."""
+    """Who waits for a tier. busy: a thread is serving. is_due: what was charged in advance is about to be written down;
+    is_hurried: at once. contended_until: others have written lately."""
 
     condition: threading.Condition = field(default_factory=threading.Condition)
     queue: list[_Waiter] = field(default_factory=list)
     busy: bool = False
+    is_due: bool = False
+    is_hurried: bool = False
     contended_until: float = float("-inf")
 
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """One order, open until it is decided. Its outcome is "undecided" until a round decides it: a path that forgets to decide denies."""
+    """One order, open until it is decided; without an id, only what was charged in advance is written. Its outcome is "undecided" until a round decides it: a path that forgets to decide denies."""
 
     order: Order
     labels: Mapping[str, str]
@@ -339,8 +448,10 @@ class _Waiter:
 
     def check(self, books: dict[str, TierQuota]) -> None:
         """Against all quotas that apply; puts the order into their working copies if all of them have room."""
-        self._quotas = [quota for quota in books.values() if quota.selects(self.order.namespace, self.labels)]
         self._shortfalls, self._changed, self._waiting_for = [], set(), ""
+        if not self.order.id:
+            return
+        self._quotas = [quota for quota in books.values() if quota.selects(self.order.namespace, self.labels)]
         self._waiting_for = next((reason for quota in self._quotas if (reason := _closed(quota, self.order))), "")
         if self._waiting_for:
             return
@@ -358,11 +469,17 @@ class _Waiter:
                 books[quota.name] = after[quota.name]
                 self._changed.add(quota.name)
 
+    def has_changed(self, name: str) -> bool:
+        """Was the order put into this quota's working copy just now?"""
+        return name in self._changed and not self._shortfalls
+
     def decide(self, written: Mapping[str, Written]) -> None:
         """Granted once every change is written. A refusal stands if what it rests on does: a quota as it was read, or with
         others' orders that were written. holds: a reservation may stand in some quota already."""
         self.holds = self.holds or any(written[name] in (Written.DONE, Written.UNCLEAR) for name in self._changed)
-        if self._waiting_for:
+        if not self.order.id:
+            self.is_open = Written.CONFLICT in written.values()
+        elif self._waiting_for:
             self.outcome = Undecided(self._waiting_for)
         elif self._shortfalls:
             rests_on = {shortfall.quota.name for shortfall in self._shortfalls}

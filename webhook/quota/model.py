@@ -44,6 +44,9 @@ HOLDER_COUNT_MAX = 100
 
 HOLDERS_PER_NAMESPACE = 5
 
+ADVANCE_KIND = "Advance"
+"""In the place of an object's kind: places that a process holds for orders that may come (webhook/quota/advance.py)."""
+
 UNKNOWN_GENERATION = 2**31
 """Of a change to an object that has no generation: no stored one is ever as new, so its reservation waits its whole time."""
 
@@ -88,6 +91,10 @@ class Reservation(msgspec.Struct, frozen=True):
         was judged on, so at most one of several calls that lead to the same generation comes true: a PATCH that met the
         Job controller's status update is judged twice, and must not pay twice."""
         return self.uid, self.id if self.generation >= UNKNOWN_GENERATION else self.generation
+
+    @property
+    def is_advance(self) -> bool:
+        return self.kind == ADVANCE_KIND
 
     @property
     def total(self) -> Amounts:

@@ -76,7 +76,8 @@ class Recounter:
     """Call `run_once` from one thread, whenever something changed and now and then. identity: unique to this process.
 
     look: a live read. relist: asks for new lists of every kind; they show in the census when they are there. kinds: those
-    that must be listed before anything is counted. on_damage: told once of a quota whose status cannot be read.
+    that must be listed before anything is counted. on_damage: told once of a quota whose status cannot be read. first_seen: when
+    this process saw each reservation first, of former terms.
     """
 
     def __init__(
@@ -92,12 +93,14 @@ class Recounter:
         clock: Callable[[], float] = time.monotonic,
         reservation_seconds: float = RESERVATION_SECONDS,
         on_damage: Callable[[TierQuota], None] = lambda _: None,
+        first_seen: dict[str, float] | None = None,
     ) -> None:
         self._store, self._census, self._identity = store, census, identity
         self._kinds, self._look, self._relist = tuple(kinds), look, relist
         self._journal = journal or NoJournal()
         self._clock, self._reservation_seconds = clock, reservation_seconds
-        self._first_seen: dict[str, float] = {}
+        self._first_seen: dict[str, float] = {} if first_seen is None else first_seen
+        self._outdated: frozenset[str] = frozenset()
         self._on_damage = on_damage
         self._noticed: dict[tuple[str, str], float] = {}
         self._had_books: set[str] = set()
@@ -114,6 +117,7 @@ class Recounter:
         """
         # Asked before the view is taken: a list that comes in between is not in the view.
         is_listed = self._census.listed_since(self._fenced_at, self._kinds)
+        self._outdated = self._listed_since_due()
         view = self._census.view()
         for quota in self._last:
             self._count(view, quota)
@@ -122,7 +126,10 @@ class Recounter:
             return False
         present = {item.id for quota in quotas for item in quota.reservations if not item.settled}
         now = self._clock()
-        self._first_seen = {item: self._first_seen.get(item, now) for item in present}
+        for gone in self._first_seen.keys() - present:
+            del self._first_seen[gone]
+        for item in present - self._first_seen.keys():
+            self._first_seen[item] = now
         self._notice(quotas, now)
         results = [self._recount(view, quota) for quota in quotas if self._is_due(quota)]
         self._journal.counted([quota for quota, _ in results])
@@ -213,9 +220,26 @@ class Recounter:
         if result.drift:
             self._journal.drift(result.quota, result.drift)
 
+    def _listed_since_due(self) -> frozenset[str]:
+        """Reservations whose time was up before everything was listed."""
+        now = self._clock()
+        due = {item: at + self._reservation_seconds for item, at in self._first_seen.items()}
+        return frozenset(item for item, at in due.items() if at <= now and self._census.listed_since(at, self._kinds))
+
+    def _fate_of_advance(self, reservation: Reservation) -> Fate:
+        """Its process takes it out. Where that died, what was charged from it has no reservation of its own: only a list says
+        that all of it is counted, a watch may lag behind."""
+        if reservation.id in self._outdated:
+            return Fate.LAPSED
+        if self._clock() - self._first_seen.get(reservation.id, self._clock()) >= self._reservation_seconds:
+            self._relist()
+        return Fate.KEEP
+
     def _fate(self, view: View, reservation: Reservation, is_counted: Callable[[Reservation], bool]) -> Fate:
         """is_counted: is all that it paid for in the count? Watches of different kinds are not in step: its Pod may be seen
         before its PodGroup, and its Job before the label of its namespace that makes the quota apply."""
+        if reservation.is_advance:
+            return self._fate_of_advance(reservation)
         node = view.node(reservation.uid)
         if (
             node is not None

@@ -19,7 +19,7 @@ import itertools
 import os
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from tests.support.recorded import write_section
+from webhook.quota.advance import Advances
 from webhook.quota.book import Order
 from webhook.quota.census import Census, Node
 from webhook.quota.ledger import Granted, Ledger, Outcome, Refused
@@ -123,6 +124,8 @@ class Store(InMemoryStore):
             return Written.UNCLEAR
         if word == "rival charges":
             self.world.charge_quietly(quota.namespaces[0] if quota.namespaces else "b", 1)
+        if word == "own charge":
+            self.world.charge_in_advance()
         if word == "leader counts":
             self.world.count_quietly()
         if word == "limit moves":
@@ -191,12 +194,32 @@ class Ledgers(RuleBasedStateMachine):
         self.trouble: deque[str] = deque()
         self.depth = 0
         self.store = Store(self)
-        self.ledgers = [self.ledger() for _ in range(3)]
+        self.due: dict[int, list[Callable[[], None]]] = {}
+        self.advances: dict[int, Advances] = {}
+        self.asking = 0
+        self.ledgers = [self.ledger(replica) for replica in range(3)]
         self.before: dict[str, int] = dict.fromkeys(QUOTAS, 0)
         self.leaders: list[Leader] = []
 
-    def ledger(self) -> Ledger:
-        return Ledger(self.store, clock=self.now, sleep=self.advance, jitter=lambda: 0.5)
+    def ledger(self, replica: int) -> Ledger:
+        """A process that has just started: nothing waits to be written down."""
+        due: list[Callable[[], None]] = []
+        self.due[replica] = due
+
+        def later(seconds: float, work: Callable[[], None]) -> bool:
+            due.append(work)
+            return True
+
+        # Sooner and larger than in a cluster, so that short runs meet them often.
+        self.advances[replica] = Advances(self.now, free_parts=2, busy_order_count=2)
+        return Ledger(
+            self.store,
+            advances=self.advances[replica],
+            later=later,
+            clock=self.now,
+            sleep=self.advance,
+            jitter=lambda: 0.5,
+        )
 
     def now(self) -> float:
         return self.time
@@ -207,7 +230,11 @@ class Ledgers(RuleBasedStateMachine):
     def next_word(self) -> str:
         return self.trouble.popleft() if self.trouble and self.depth == 1 else ""
 
-    @initialize(team=st.integers(0, 12), everybody=st.integers(0, 20), sizes=st.lists(st.integers(1, 4), max_size=3))
+    @initialize(
+        team=st.integers(0, 12) | st.integers(20, 60),
+        everybody=st.integers(0, 20) | st.integers(20, 80),
+        sizes=st.lists(st.integers(1, 4), max_size=3),
+    )
     def start(self, team: int, everybody: int, sizes: list[int]) -> None:
         """Some objects live already when the quotas are made."""
         for size in sizes:
@@ -227,7 +254,7 @@ class Ledgers(RuleBasedStateMachine):
     words = st.lists(
         st.sampled_from(
             [
-                "", "request lost", "answer lost", "unreadable", "rival charges", "leader counts", "limit moves",
+                "", "request lost", "answer lost", "unreadable", "rival charges", "own charge", "leader counts", "limit moves",
                 "crash before", "crash after",
             ]
         ),
@@ -268,6 +295,45 @@ class Ledgers(RuleBasedStateMachine):
         if isinstance(outcome, Refused):
             assert all(item.in_use + item.asked > item.limit for item in outcome.shortfalls)
 
+    @rule(
+        replica=st.integers(0, 2),
+        namespace=st.sampled_from(NAMESPACES),
+        sizes=st.lists(st.integers(1, 3), min_size=2, max_size=8),
+    )
+    def burst(self, replica: int, namespace: str, sizes: list[int]) -> None:
+        for size in sizes:
+            self.ask(replica, Admitted(f"uid-{next(self.ids)}", namespace, size, size, self.time), [])
+
+    @rule(replica=st.integers(0, 2), words=words)
+    def write_down(self, replica: int, words: list[str]) -> None:
+        """Time for what was charged from an advance."""
+        self.trouble = deque(words)
+        self.asking = replica
+        self.depth += 1
+        work, self.due[replica][:] = list(self.due[replica]), []
+        try:
+            for one in work:
+                one()
+        except Crash:
+            self.ledgers[replica] = self.ledger(replica)
+        finally:
+            self.depth -= 1
+            self.trouble.clear()
+
+    @rule(replica=st.integers(0, 2))
+    def kill(self, replica: int) -> None:
+        self.ledgers[replica] = self.ledger(replica)
+
+    @rule(replica=st.integers(0, 2), namespace=st.sampled_from(NAMESPACES), size=st.integers(1, 4))
+    def charge_and_give_back(self, replica: int, namespace: str, size: int) -> None:
+        """Another tier of the same request refuses."""
+        asked = Admitted(f"uid-{next(self.ids)}", namespace, size, size, self.time)
+        order = self.order(asked)
+        self.asking = replica
+        outcome = self.ledgers[replica].charge("gold", order, {}, self.time + 5)
+        if isinstance(outcome, Granted):
+            self.ledgers[replica].release("gold", [order.id], self.time + 5)
+
     def ask(self, replica: int, asked: Admitted, words: list[str]) -> Admitted | None:
         """One admission call: granted, refused, undecided, or the replica dies on the way."""
         self.trouble = deque(words)
@@ -276,7 +342,7 @@ class Ledgers(RuleBasedStateMachine):
         try:
             outcome = self.charge(replica, asked)
         except Crash:
-            self.ledgers[replica] = self.ledger()
+            self.ledgers[replica] = self.ledger(replica)
             return None
         finally:
             self.trouble.clear()
@@ -294,7 +360,16 @@ class Ledgers(RuleBasedStateMachine):
         return any(item.uid == asked.uid for item in self.pending) or asked.obj is not None
 
     def charge(self, replica: int, asked: Admitted, *, commit: bool = True) -> Outcome:
-        order = Order(
+        order = self.order(asked)
+        self.asking = replica
+        self.depth += 1
+        try:
+            return self.ledgers[replica].charge("gold", order, {}, self.time + 5, commit=commit)
+        finally:
+            self.depth -= 1
+
+    def order(self, asked: Admitted) -> Order:
+        return Order(
             id=f"call-{next(self.ids)}",
             uid=asked.uid,
             kind="Job",
@@ -303,11 +378,6 @@ class Ledgers(RuleBasedStateMachine):
             amounts={RESOURCE: asked.more},
             generation=asked.generation,
         )
-        self.depth += 1
-        try:
-            return self.ledgers[replica].charge("gold", order, {}, self.time + 5, commit=commit)
-        finally:
-            self.depth -= 1
 
     # -- what happens inside another's write ------------------------------------------------------------------------
     def charge_quietly(self, namespace: str, size: int) -> None:
@@ -323,6 +393,13 @@ class Ledgers(RuleBasedStateMachine):
         finally:
             self.depth -= 1
         if isinstance(outcome, Granted):
+            self.pending.append(asked)
+
+    def charge_in_advance(self) -> None:
+        """Another thread of the replica that is writing right now, which finds an advance and does not wait."""
+        asked = Admitted(f"uid-{next(self.ids)}", "a", 1, 1, self.time)
+        quotas = [quota for quota in InMemoryStore.all(self.store, self.time) if quota.selects("a", {})]
+        if self.advances[self.asking].take(quotas, self.order(asked)) is not None:
             self.pending.append(asked)
 
     def count_quietly(self) -> None:
@@ -408,7 +485,7 @@ class Ledgers(RuleBasedStateMachine):
         self.advance(seconds)
         self.pending = [item for item in self.pending if self.time - item.at <= REQUEST_SECONDS]
 
-    @rule(name=st.sampled_from(sorted(QUOTAS)), hard=st.integers(0, 20))
+    @rule(name=st.sampled_from(sorted(QUOTAS)), hard=st.integers(0, 60))
     def edit_limit(self, name: str, hard: int) -> None:
         self.move_limit(name, hard)
 
@@ -440,7 +517,10 @@ class Ledgers(RuleBasedStateMachine):
             # A limit that moves in the middle of a step may be lower than what it let in just before.
             limit = max(quota.hard[RESOURCE], self.before[quota.name], self._highest(quota))
             assert taken <= limit, f"{quota.name}: {taken} of {quota.hard[RESOURCE]}"
-            self.before[quota.name] = taken
+            # Where the limit is lowered, what was reserved in advance is charged for a second yet.
+            self.before[quota.name] = taken + sum(
+                item.amounts[RESOURCE] for item in quota.reservations if item.is_advance
+            )
 
     def _highest(self, quota: TierQuota) -> int:
         previous = getattr(self, "hard_before", {})
