@@ -112,6 +112,22 @@ def test_kinds_of_others_are_passed_over(api_version: str, kind: str) -> None:
     assert f"passed over: 1 {kind}" in said
 
 
+def test_the_gates_that_lower_a_denial_are_named_and_no_others(tmp_path: Path) -> None:
+    """Six names where one is meant, or a hint below a warning that no gate would make a denial, are noise."""
+    newer = json.dumps({"apiVersion": "batch/v2", "kind": "Job", "metadata": {"name": "newer"}, "spec": {}})
+    warns = tmp_path / "policy.yaml"
+    warns.write_text(
+        "apiVersion: muster.dev/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {rules: {WAS101: {action: Warn}}}\n"
+    )
+
+    lowered = run("-", given=IMPOSSIBLE)[1]
+
+    hint = 'some of these only warn because policy "default" does not declare cluster.featureGates '
+    assert f"{hint}GenericWorkload: a cluster where they are on would deny more" in lowered
+    assert "only warn" not in run("-", given=newer)[1]
+    assert "only warn" not in run("-", "-p", str(warns), given=IMPOSSIBLE)[1]
+
+
 def test_a_chart_is_told_to_be_rendered(tmp_path: Path) -> None:
     """The templates of a chart are no manifests yet."""
     (tmp_path / "job.yaml").write_text("metadata:\n  name: {{ .Release.Name }}\n")

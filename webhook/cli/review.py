@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,9 +30,10 @@ from webhook.quota.store import InMemoryStore
 from webhook.reports import json as json_report
 from webhook.reports import text as text_report
 from webhook.reports.entry import Review, ReviewEntry, Unreadable
+from webhook.rules.catalogue import BY_ID
 from webhook.sources.folder import BUILT_IN_OBJECTS, ObjectSetSource
 from webhook.sources.manifests import Manifest, ManifestError, scan_file, scan_text
-from webhook.verdict import Verdict, Violation
+from webhook.verdict import Action, Verdict, Violation
 
 _SUFFIXES = {".yaml", ".yml", ".json"}
 _STANDARD_INPUT = "(standard input)"
@@ -95,13 +97,27 @@ def review_manifests(
             )
         )
     effective = policies.effective(namespace, {})
+    lowering = set(chain.from_iterable(_lowering_gates(entry, policies) for entry in entries))
     return Review(
         entries=entries,
         passed_over=passed_over,
         unreadable=unreadable,
         policy=policy_name,
         undeclared_gates=[gate for gate in GATES if effective.gate(gate) is None],
+        lowering_gates=[gate for gate in GATES if gate in lowering],
     )
+
+
+def _lowering_gates(entry: ReviewEntry, policies: Policies) -> Iterator[str]:
+    """The gates that nobody declared and for want of which a fault of this object warns where its rule denies."""
+    effective = policies.effective(entry.namespace, {})
+    for violation in entry.verdict.violations:
+        rule = BY_ID.get(violation.rule)
+        if rule is None or rule.META.gate is None or violation.action is not Action.WARN:
+            continue
+        asked = effective.action(violation.rule, rule.META.default_action)
+        if effective.gate(rule.META.gate) is None and asked is Action.DENY:
+            yield rule.META.gate
 
 
 def request_for(raw: dict[str, Any], namespace: str, user: UserInfo | None) -> AdmissionRequest:

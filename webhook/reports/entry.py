@@ -39,14 +39,16 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """entries: in the order of files and lines. undeclared_gates: feature gates that the policy says
-    nothing of, so that faults which rest on them only warn. passed_over: kind -> how many objects of kinds Muster does not judge."""
+    """entries: in the order of files and lines. undeclared_gates: feature gates that the policy says nothing of, so that
+    faults which rest on them only warn; lowering_gates: those for want of which one of these faults does. passed_over:
+    kind -> how many objects of kinds Muster does not judge."""
 
     entries: Sequence[ReviewEntry]
     passed_over: Mapping[str, int]
     unreadable: Sequence[Unreadable]
     policy: str
     undeclared_gates: Sequence[str] = ()
+    lowering_gates: Sequence[str] = ()
 
     @property
     def exit_code(self) -> int:

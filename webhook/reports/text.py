@@ -19,10 +19,10 @@ def render(review: Review, *, verbose: bool = False) -> str:
     for entry in review.entries:
         lines += _entry(entry, verbose)
     lines.append(_summary(review))
-    if review.undeclared_gates and any(entry.verdict.allowed and entry.verdict.warnings for entry in review.entries):
+    if review.lowering_gates:
         lines.append(
             f'some of these only warn because policy "{review.policy}" does not declare cluster.featureGates '
-            f"{', '.join(review.undeclared_gates)}: a cluster where they are on would deny more"
+            f"{', '.join(review.lowering_gates)}: a cluster where they are on would deny more"
         )
     return "\n".join(lines)
 
