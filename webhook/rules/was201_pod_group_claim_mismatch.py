@@ -83,7 +83,7 @@ def _finding(miss: NearMiss, pod_set: PodSet, view: GroupView) -> Finding:
     group_field, group_source = source(miss.group)
     if miss.field == "name":
         message = f'claim "{miss.pod.name}" names {object_text(miss.pod)}, which {view.title} calls "{miss.group.name}"'
-        fix = f'rename it to "{miss.group.name}", also in the containers'
+        fix = f'rename it to "{miss.group.name}" (in the containers, too)'
         seen, limit = miss.pod.name, miss.group.name
     else:
         message = (
