@@ -280,11 +280,15 @@ def _larger(one: tuple[Charge, ...], other: tuple[Charge, ...]) -> tuple[Charge,
         if mine is None:
             by_tier[charge.tier] = charge
         else:
+            joining = max(mine.joining, charge.joining, key=lambda items: sum(item.pod_count for item in items))
+            joined = Charge(tier=charge.tier, amounts={}, joining=joining).own
+            # Of the whole: a Pod whose group is gone costs by itself what it cost as a member, and not both.
+            whole = largest(mine.own, charge.own)
             by_tier[charge.tier] = Charge(
                 tier=charge.tier,
-                amounts=largest(mine.amounts, charge.amounts),
+                amounts={name: max(0, number - joined.get(name, 0)) for name, number in whole.items()},
                 shared={**mine.shared, **charge.shared},
-                joining=max(mine.joining, charge.joining, key=lambda items: sum(item.pod_count for item in items)),
+                joining=joining,
             )
     return tuple(by_tier.values())
 
