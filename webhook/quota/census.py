@@ -368,13 +368,12 @@ class _Tally:
         if depth >= _DEPTH_MAX or node.uid not in self._children:
             return own, own_shared
         below: Amounts = {}
-        shared: dict[str, Mapping[str, int]] = dict(own_shared)
         below_shared: dict[str, Mapping[str, int]] = {}
         for child in self._children[node.uid]:
             amounts, claims = self._subtree(child, depth + 1)
             add(below, amounts)
             below_shared |= claims
-        shared |= below_shared
+        shared = own_shared | below_shared
         if node.is_pod:
             add(own, below)
             return own, shared
@@ -393,5 +392,7 @@ def _whole(amounts: Mapping[str, int], shared: Mapping[str, Mapping[str, int]]) 
 
 
 def _split(whole: Mapping[str, int], shared: dict[str, Mapping[str, int]]) -> _Split:
+    if not shared:
+        return dict(whole), shared
     held = _whole({}, shared)
     return {name: max(0, number - held.get(name, 0)) for name, number in whole.items()}, shared

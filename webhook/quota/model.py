@@ -178,7 +178,8 @@ class TierQuota:
         new.__dict__["changes"] = {**self.changes, reservation.change: after}
         new.__dict__["reserved"] = {name: number for name, number in total.items() if number}
         new.__dict__["ids"] = self.ids | {reservation.id}
-        new.__dict__["waiting"] = self.waiting + Counter([reservation.namespace])
+        new.__dict__["waiting"] = waiting = self.waiting.copy()
+        waiting[reservation.namespace] += 1
         return new
 
     @cached_property
