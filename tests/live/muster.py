@@ -102,9 +102,12 @@ class Muster:
 
     def agent_cpu_seconds(self) -> float:
         """User and system time of the agent so far."""
+        return cpu_seconds(self.agent_pid())
+
+    def agent_pid(self) -> int:
         for pid in self._pids():
             if b"agent" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                return cpu_seconds(pid)
+                return pid
         raise AssertionError("no agent runs")
 
     def cpu_seconds(self) -> float:

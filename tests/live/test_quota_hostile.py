@@ -5,10 +5,14 @@ Reservations lapse after 8 s here, as in the other live tests of quotas.
 
 from __future__ import annotations
 
+import itertools
+import os
+import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -16,7 +20,19 @@ import pytest
 from tests.builders import GPU, claim, deployment
 from tests.cluster.client import MERGE_PATCH
 from tests.cluster.cluster import Cluster
-from tests.live.quota_cluster import QUOTAS, Replicas, books, crowd, edit, gold, jobs, quota, repeated, settled
+from tests.live.quota_cluster import (
+    QUOTAS,
+    Replicas,
+    books,
+    crowd,
+    edit,
+    gold,
+    jobs,
+    persistent,
+    quota,
+    repeated,
+    settled,
+)
 
 pytestmark = pytest.mark.processes
 
@@ -229,3 +245,45 @@ def test_a_lease_that_is_taken_away_lets_nobody_past(cluster: Cluster, namespace
         # Who met a place that was only reserved for too long may have given up; nobody got 201 beyond.
         assert sum(answer.status == 201 for answer in answers) == 20, Counter(answer.status for answer in answers)
         assert settled(cluster, namespace, seconds=60) == 20
+
+
+def test_leaders_that_stand_still_let_nobody_past(cluster: Cluster, replicas: Replicas, namespace: str) -> None:
+    """Each agent in turn is stopped for longer than the Lease lasts, wherever it is just then, and goes on as if it had not been:
+    with a view that is old, and with a write that it was about to make."""
+    pids = [member.agent_pid() for member in replicas.members]
+    stop = threading.Event()
+
+    def pause() -> None:
+        for pid in itertools.cycle(pids):
+            os.kill(pid, signal.SIGSTOP)
+            stop.wait(8.0)
+            os.kill(pid, signal.SIGCONT)
+            if stop.wait(5.0):
+                return
+
+    def churn(number: int) -> int:
+        """Creates, and deletes every other one again, so that places come back while nobody may be counting."""
+        answer = persistent(cluster.api, gold(f"j-{number}").dict(), namespace, 60)
+        if answer.status == 201 and number % 2:
+            cluster.api.delete(
+                f"/apis/batch/v1/namespaces/{namespace}/jobs/j-{number}", {"propagationPolicy": "Background"}
+            )
+        return answer.status
+
+    most = 0
+    thread = threading.Thread(target=pause)
+    with quota(cluster, namespace, [namespace], {GPU: 10}):
+        thread.start()
+        try:
+            with ThreadPoolExecutor(8) as threads:
+                answers = [threads.submit(churn, number) for number in range(30)]
+                while not all(answer.done() for answer in answers):
+                    live = [job for job in jobs(cluster, namespace) if not job["metadata"].get("deletionTimestamp")]
+                    most = max(most, len(live))
+                    time.sleep(0.2)
+        finally:
+            stop.set()
+            thread.join()
+        assert most <= 10
+        assert {answer.result() for answer in answers} <= {201, 403, 429}
+        assert settled(cluster, namespace, seconds=60) == len(jobs(cluster, namespace)) <= 10
