@@ -91,6 +91,19 @@ def test_a_new_quota_is_not_counted_before_every_worker_can_know_it() -> None:
     assert leader.count().is_counted
 
 
+def test_who_no_longer_leads_takes_nothing_back() -> None:
+    """A leader that stood still for longer than its Lease, and finds its successor's name."""
+    store = booked()
+    leader = Leader(store)
+    leader.recounter._leads = lambda: False
+    store.put(replace(store.all(0.0)[0], counted_by="another"))
+
+    assert not leader.recounter.run_once()
+
+    assert store.all(0.0)[0].counted_by == "another"
+    assert leader.relisted == 1
+
+
 @pytest.mark.parametrize("hand", ["broken", "emptied"])
 def test_lost_books_are_counted_anew_once_nothing_that_was_in_them_can_be_stored(hand: str) -> None:
     """kubectl edit --subresource=status. Seen: one such quota made the list of all unreadable, for the leader, too: 429 for

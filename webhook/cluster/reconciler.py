@@ -119,6 +119,7 @@ class Reconciler:
             reservation_seconds=self._reservation_seconds,
             on_damage=self._journal.damaged,
             first_seen=self._first_seen,
+            leads=self._lease.is_held,
         )
         if not self._take_over(recounter, stop):
             return

@@ -77,7 +77,8 @@ class Recounter:
 
     look: a live read. relist: asks for new lists of every kind; they show in the census when they are there. kinds: those
     that must be listed before anything is counted. on_damage: told once of a quota whose status cannot be read. first_seen: when
-    this process saw each reservation first, of former terms.
+    this process saw each reservation first, of former terms. leads: is this still the leader? One that stood still for a while
+    must not take the quotas back from its successor.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Recounter:
         reservation_seconds: float = RESERVATION_SECONDS,
         on_damage: Callable[[TierQuota], None] = lambda _: None,
         first_seen: dict[str, float] | None = None,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store, self._census, self._identity = store, census, identity
         self._kinds, self._look, self._relist = tuple(kinds), look, relist
@@ -101,7 +103,7 @@ class Recounter:
         self._clock, self._reservation_seconds = clock, reservation_seconds
         self._first_seen: dict[str, float] = {} if first_seen is None else first_seen
         self._outdated: frozenset[str] = frozenset()
-        self._on_damage = on_damage
+        self._on_damage, self._leads = on_damage, leads
         self._noticed: dict[tuple[str, str], float] = {}
         self._had_books: set[str] = set()
         self._fenced_at = float("-inf")
@@ -184,7 +186,9 @@ class Recounter:
         for quota in quotas:
             if quota.counted_by in ("", self._identity):
                 continue
-            if self._sign(quota):
+            if not self._leads():
+                self._relist()
+            elif self._sign(quota):
                 self._fenced_at = self._clock()
                 self._relist()
             return False
