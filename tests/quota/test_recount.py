@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -24,6 +24,7 @@ from webhook.quota.model import (
     Reservation,
     TierQuota,
     from_raw,
+    reservation_of,
     status_of,
     texts,
 )
@@ -45,6 +46,7 @@ class Leader(NoJournal):
         self.relisted = 0
         self.drifts: list[Mapping[str, int]] = []
         self.damaged: list[TierQuota] = []
+        self.lapsed_ones: list[Reservation] = []
         self.recounter = Recounter(
             store, self.census, identity=name, kinds=("Job",), look=lambda _: self.looked, relist=self.relist,
             journal=self, clock=lambda: self.now, on_damage=self.damaged.append,
@@ -55,6 +57,9 @@ class Leader(NoJournal):
 
     def drift(self, quota: TierQuota, amounts: Mapping[str, int]) -> None:
         self.drifts.append(amounts)
+
+    def lapsed(self, quota: TierQuota, reservations: Sequence[Reservation]) -> None:
+        self.lapsed_ones += reservations
 
     def live(self, uid: str, gpus: int, generation: int = 1) -> None:
         charges = (Charge(tier="gold", amounts={GPU: gpus}),)
@@ -89,6 +94,23 @@ def test_a_new_quota_is_not_counted_before_every_worker_can_know_it() -> None:
     assert not leader.count().is_counted
     leader.now += NOTICE_SECONDS - KNOWN_SECONDS
     assert leader.count().is_counted
+
+
+def test_what_came_and_went_between_two_counts_is_neither_lapsed_nor_drift() -> None:
+    """It lingers for half a second, and was paid for. Before, each such Job was an Event that told of objects "created while
+    Muster did not answer"."""
+    store = booked(order("a", 4), order("b", 2, detached=True))
+    leader = Leader(store)
+    for uid, gpus in (("a", 4), ("b", 2)):
+        leader.live(uid, gpus)
+        leader.census.remove(uid)
+
+    counted = leader.count()
+
+    assert (counted.used, counted.reservations) == ({GPU: 6}, ())
+    assert [item.uid for item in leader.lapsed_ones] == ["b"]
+    leader.now += LINGER_SECONDS
+    assert leader.count().used == {GPU: 0}
 
 
 def test_who_no_longer_leads_takes_nothing_back() -> None:
@@ -390,3 +412,42 @@ def test_who_joins_a_gang_pays_for_it_where_all_that_had_paid_are_gone(how: str)
     assert leader.count().used == {GPU: 8}
     assert in_books(store) == 8
     assert store.all(0.0)[0].reservations == ()
+
+
+def test_a_place_that_another_pod_is_counted_in_is_paid_by_who_had_taken_it() -> None:
+    """p1 takes a place that p0 paid for; p4 finds none left, and pays. p4 is seen first, and fills the gang. Before, p1, on its way
+    to be stored, was in nobody's books."""
+    store = booked(*map(member, range(5)))
+    assert in_books(store) == 10
+    leader = Leader(store)
+    group_lives(leader)
+    for number in (0, 2, 3, 4):
+        lives(leader, number)
+
+    counted = leader.count()
+
+    assert counted.used == {GPU: 8}
+    assert [item.uid for item in counted.reservations] == ["p1"]
+    assert in_books(store) == 10
+
+
+def test_a_pod_that_took_a_place_stays_reserved_until_its_group_is_seen() -> None:
+    """Else it is counted as a single one, and its place is taken by one more."""
+    store = booked(member(0), member(1))
+    leader = Leader(store)
+    lives(leader, 1)
+
+    leader.count()
+    late, missing = reserve(store.all(0.0)[0], member(2))
+
+    assert not missing
+    assert late.reservations[-1].joins[0].slots == 1
+    assert sum(join.slots for item in late.reservations for join in item.joins) == 3
+
+
+def test_a_price_of_nothing_written_by_hand_is_no_trouble() -> None:
+    store = booked()
+    line = "i p1 Pod team-a p1 1 - join=g;0;0;nvidia.com/gpu=0;-"
+    store.put(store.all(0.0)[0].with_reservations([reservation_of(line)]))
+
+    assert len(Leader(store).count().reservations) == 1

@@ -138,7 +138,12 @@ def _join(quota: TierQuota, joining: Joining) -> Join:
     slots = min(free, joining.pod_count) if within(_relevant(quota, joining.per_pod), price) else 0
     pays = {}
     add(pays, joining.per_pod, joining.pod_count - slots)
-    return Join(group=joining.group_uid, slots=slots, pays={name: number for name, number in pays.items() if number})
+    return Join(
+        group=joining.group_uid,
+        slots=slots,
+        per_pod=dict(joining.per_pod),
+        pays={name: number for name, number in pays.items() if number},
+    )
 
 
 def _relevant(quota: TierQuota, amounts: Mapping[str, int]) -> Amounts:
@@ -180,8 +185,8 @@ class Fate(enum.StrEnum):
     """What becomes of a reservation."""
 
     KEEP = "keep"
-    SETTLED = "settled"  # its object is counted with the change
-    LAPSED = "lapsed"  # its object was never stored, or is gone
+    SETTLED = "settled"  # its object is counted with the change, or was and is gone
+    LAPSED = "lapsed"  # its object was never stored
 
 
 def recounted(
@@ -216,7 +221,7 @@ def recounted(
             out[word].append(reservation)
             if word is Fate.SETTLED:
                 add(expected, reservation.total)
-    _open_again(quota, kept, live, min_count)
+    _settle_places(quota, kept, counted, min_count)
     drift = {name: used[name] - expected.get(name, 0) for name in used if used[name] > expected.get(name, 0)}
     new = replace(
         quota,
@@ -243,36 +248,50 @@ def _paid_by_group(reservation: Reservation, live: set[str], expected: Amounts) 
     for join in reservation.joins:
         if join.opens and join.group in live:
             add(expected, join.pays)
-            join = Join(group=join.group, slots=join.slots)  # noqa: PLW2901
+            join = Join(group=join.group, slots=join.slots, per_pod=join.per_pod)  # noqa: PLW2901
         joins.append(join)
     return msgspec.structs.replace(reservation, joins=tuple(joins))
 
 
-def _open_again(
-    quota: TierQuota, kept: dict[str, Reservation], live: set[str], min_count: Callable[[str], int | None]
+def _settle_places(
+    quota: TierQuota, kept: dict[str, Reservation], counted: Counted, min_count: Callable[[str], int | None]
 ) -> None:
-    """Pods that took places of a gang have paid nothing themselves. Where all that had paid is gone before they are seen, the
-    first of them pays for the gang, as if it had come first."""
-    joins = [join for item in kept.values() for join in item.joins]
-    paid = live | {join.group for join in joins if join.opens}
-    prices = {group.uid: (group.open, group.per_pod) for group in quota.groups}
-    prices |= {
-        join.group: (join.opens, join.per_pod) for item in quota.reservations for join in item.joins if join.opens
-    }
-    for key, item in kept.items():
-        changed = []
+    """Pods that took places of a gang have not paid for them. Where those places are gone by now, before such Pods are seen,
+    they pay: all that had paid may be gone, or Pods that had paid for themselves may be counted in their place."""
+    before = {group.uid: group.open for group in quota.groups}
+    before |= {join.group: join.opens for item in quota.reservations for join in item.joins if join.opens}
+    free = {group.uid: group.open for group in counted.groups}
+    for item in kept.values():
         for join in item.joins:
-            if join.slots and join.group in prices and join.group not in paid:
-                paid.add(join.group)
-                were_open, per_pod = prices[join.group]
-                places = max(min_count(join.group) or were_open, join.slots)
-                pays = dict(join.pays)
-                add(pays, per_pod, places)
-                if GANGS in quota.hard:
-                    pays[GANGS] = 1
-                join = msgspec.structs.replace(join, opens=places, per_pod=dict(per_pod), pays=pays)  # noqa: PLW2901
-            changed.append(join)
-        kept[key] = msgspec.structs.replace(item, joins=tuple(changed))
+            if join.opens:
+                free[join.group] = free.get(join.group, 0) + join.opens
+    for key, item in kept.items():
+        joins = []
+        for old in item.joins:
+            join = old
+            if old.group not in free:
+                join = _opening(quota, old, min_count(old.group) or before.get(old.group, 0))
+                free[old.group] = join.opens
+            elif old.slots > free[old.group]:
+                pays = dict(old.pays)
+                add(pays, old.per_pod, old.slots - free[old.group])
+                join = msgspec.structs.replace(old, slots=free[old.group], pays=pays)
+            free[old.group] -= join.slots
+            joins.append(join)
+        if joins:
+            kept[key] = msgspec.structs.replace(item, joins=tuple(joins))
+
+
+def _opening(quota: TierQuota, join: Join, places: int) -> Join:
+    """As if it had come first."""
+    paid = (join.pays.get(name, 0) // price for name, price in join.per_pod.items() if price)
+    pod_count = join.slots + max(paid, default=0)
+    opens = max(places, pod_count)
+    pays: Amounts = {}
+    add(pays, join.per_pod, opens)
+    if GANGS in quota.hard:
+        pays[GANGS] = 1
+    return msgspec.structs.replace(join, opens=opens, slots=pod_count, pays=pays)
 
 
 def _writable(quota: TierQuota, group: OpenGroup) -> OpenGroup:

@@ -57,7 +57,7 @@ class QuotaError(Exception):
 
 class Join(msgspec.Struct, frozen=True):
     """Pods of a reservation that join a bare gang. slots: of the group's places these take. opens: places that this
-    reservation pays for (minCount of the group, for its first Pod), each at `per_pod`. pays: what is paid here."""
+    reservation pays for (minCount of the group, for its first Pod). per_pod: the price of each place. pays: what is paid here."""
 
     group: str
     slots: int = 0

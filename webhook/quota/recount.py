@@ -204,7 +204,7 @@ class Recounter:
 
         def is_counted(reservation: Reservation) -> bool:
             return quota.selects(reservation.namespace, view.labels(reservation.namespace)) and all(
-                join.group in groups or view.is_gone(join.group) for join in reservation.joins if join.opens
+                join.group in groups or view.is_gone(join.group) for join in reservation.joins
             )
 
         fates = {item.id: self._fate(view, item, is_counted) for item in quota.reservations}
@@ -251,6 +251,8 @@ class Recounter:
             and (reservation.settled or not node.charges or is_counted(reservation))
         ):
             return Fate.SETTLED
+        if node is None and view.is_gone(reservation.uid) and not reservation.detached:
+            return Fate.SETTLED  # it was stored, and what is left of it for a moment was paid for
         if node is None and (reservation.settled or view.is_gone(reservation.uid)):
             return Fate.LAPSED
         if self._clock() - self._first_seen.get(reservation.id, self._clock()) < self._reservation_seconds:

@@ -209,6 +209,9 @@ class Gangs(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.6, 20.0, 61.0, 95.0]))
     def wait(self, seconds: float) -> None:
         self.time += seconds
+        if seconds > REQUEST_SECONDS:
+            # A group that is not seen for a reservation's whole time is one that nobody made.
+            self.deliver("PodGroup", 100)
         self.pending = [pod for pod in self.pending if self.time - pod.at <= REQUEST_SECONDS]
 
     # -- what must hold ---------------------------------------------------------------------------------------------------
