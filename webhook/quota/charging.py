@@ -80,8 +80,8 @@ def bill_of(facts: Facts) -> Bill:
 
 
 def difference(new: Charge, old: Charge | None) -> Charge | None:
-    """What `new` asks for beyond `old`; None where it grows nowhere. A PodSet that shrinks pays for none that grows: the
-    Pods that go are still there when the new ones come."""
+    """What `new` asks for beyond `old`; None where it grows nowhere. Over the whole object: a role that shrinks makes room for
+    one that grows, and while its Pods are still there they are counted, like the surge of a rolling update."""
     if old is None:
         return new
     amounts = growth(new.amounts, old.amounts)
