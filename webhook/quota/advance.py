@@ -11,8 +11,8 @@ Why the books stay right (`used + reserved` is never below what lives plus what 
 - A write takes the advance out, puts the orders in and keeps what is left of it, in one compare-and-swap. Orders that come
   while it is on its way fit into the old advance and into the new one.
 - An advance is charged from for `SPAN_SECONDS` after the write that made it. A process that dies leaves it behind; what it
-  charged from it is stored a minute later or never, and the leader takes the advance out after 90 s, once it has lists that
-  are newer than that (webhook/quota/recount.py).
+  charged from it is stored a minute later or never, and the leader takes the advance out after 90 s and this span, once it
+  has lists that are newer than that (webhook/quota/recount.py).
 - It is never more than the n-th part of what is free (`FREE_PARTS`): near the limit every order is written before it is answered,
   and a refusal that rests on somebody's advance is 429, as with all reservations.
 """
@@ -24,7 +24,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from webhook.quota import book
@@ -59,23 +59,26 @@ AHEAD = 8
 
 @dataclass(slots=True)
 class _Advance:
-    """In one quota. left: may still be charged, until `until`. size: what it was when it was written. unwritten: what was charged and is not surely in the books
-    yet, by the order's id. stands: there may be one in the books. demand: (when, what) of the last orders."""
+    """In one quota. left: may still be charged, until `until`. size: what it was when it was written. unwritten: what was
+    charged and is not surely in the books yet, by the order's id. cancelled: orders that were given back, which a write must
+    take out or leave out. stands: there may be one in the books. demand: (when, what) of the last orders."""
 
     quota: TierQuota
     left: Amounts = field(default_factory=dict)
     until: float = float("-inf")
     size: Mapping[str, int] = field(default_factory=dict)
     unwritten: dict[str, Reservation] = field(default_factory=dict)
+    cancelled: set[str] = field(default_factory=set)
     stands: bool = False
     demand: deque[tuple[float, Mapping[str, int]]] = field(default_factory=deque)
 
 
 @dataclass(slots=True)
 class Page:
-    """What one write puts into the books of a quota: ids of orders, and the advance that is to stand after it."""
+    """What one write puts into the books of a quota: ids of orders, and the advance that is to stand after it. held: what
+    it is a page of; one that was dropped meanwhile has no use for it, nor has the next one of that name."""
 
-    quota_uid: str
+    held: _Advance
     ids: frozenset[str]
     gone: frozenset[str]
     kept: Amounts
@@ -96,8 +99,6 @@ class Advances:
         self._lock = threading.Lock()
         self._is_closed = False
         self._held: dict[str, _Advance] = {}
-        # Orders that were charged and then given back, which a write must take out or leave out.
-        self._cancelled: set[str] = set()
         self._name = secrets.token_hex(8)
         self._numbers = itertools.count()
 
@@ -121,8 +122,11 @@ class Advances:
                 entry = book.entry(quota, order)
                 if any(held.left.get(name, 0) < amount for name, amount in entry.amounts.items()):
                     return None
-                waiting = held.quota.waiting[order.namespace] + len(held.unwritten)
-                if waiting >= NAMESPACE_RESERVATION_COUNT_MAX:
+                waiting, new = held.quota.waiting, len(held.unwritten)
+                if (
+                    waiting[order.namespace] + new >= NAMESPACE_RESERVATION_COUNT_MAX
+                    or waiting.total() + new >= RESERVATION_COUNT_MAX
+                ):
                     return None
                 found.append((held, entry))
             for held, entry in found:
@@ -138,11 +142,14 @@ class Advances:
             found = [held for quota in quotas if (held := self._held.get(quota.name)) is not None]
             return any(4 * held.left.get(name, 0) < amount for held in found for name, amount in held.size.items())
 
-    def cancel(self, ids: Iterable[str]) -> set[str]:
-        """Of these orders, those that were charged from an advance: the next write takes them out."""
+    def cancel(self, tier: str, ids: Iterable[str]) -> set[str]:
+        """Of these orders, those that were charged from an advance: the next write takes them out, also where one has
+        written them down meanwhile."""
         with self._lock:
-            mine = {item for item in ids if self._is_unwritten(item)}
-            self._cancelled |= mine
+            found = [held for held in self._held.values() if held.quota.tier == tier]
+            mine = {item for item in ids if any(item in held.unwritten for held in found)}
+            for held in found:
+                held.cancelled |= mine
             return mine
 
     # -- the ledger's round ---------------------------------------------------------------------------------------------
@@ -165,17 +172,21 @@ class Advances:
                 if held.quota.uid != quota.uid or quota.damage:
                     del self._held[name]  # made anew under its name, or counted anew: nothing of this is in its books
                     continue
-                ids = quota.ids
-                gone = frozenset(self._cancelled & (ids | held.unwritten.keys()))
-                entries = [item for item in held.unwritten.values() if item.id not in ids and item.id not in gone]
+                for item_id in quota.ids & held.unwritten.keys():
+                    del held.unwritten[item_id]  # by a write whose answer was lost
+                held.cancelled &= quota.ids | held.unwritten.keys()
+                gone = frozenset(held.cancelled)
+                entries = [item for item in held.unwritten.values() if item.id not in gone]
                 others = [item for item in quota.reservations if not self._is_mine(item) and item.id not in gone]
                 if not entries and len(others) == len(quota.reservations) and not held.left:
                     held.stands = False
+                    held.unwritten.clear()
+                    held.cancelled.clear()
                     continue
                 plain = quota.with_reservations([*others, *entries])
                 kept = _least(held.left, self._wanted(held), self._room(plain, orders))
                 held.left = dict(kept)
-                pages[name] = Page(quota.uid, frozenset(held.unwritten), gone, kept)
+                pages[name] = Page(held, frozenset(held.unwritten), gone, kept)
                 after[name] = self._with(plain, kept)
         return after, pages
 
@@ -208,7 +219,7 @@ class Advances:
                     size = kept
                 if size != kept:
                     after[name] = self._with(plain, size)
-                    page = pages.setdefault(name, Page(quota.uid, frozenset(), frozenset(), kept))
+                    page = pages.setdefault(name, Page(held, frozenset(), frozenset(), kept))
                 if page is not None:
                     page.made, page.written_at = size, now
         return after
@@ -217,7 +228,7 @@ class Advances:
         """What became of a page. Only a write that surely took place counts: else all of it is written once more."""
         with self._lock:
             held = self._held.get(name)
-            if held is None or held.quota.uid != page.quota_uid:
+            if held is None or held is not page.held:
                 return
             if result is Written.GONE:
                 del self._held[name]
@@ -228,9 +239,7 @@ class Advances:
             held.stands = any(page.made.values())
             for item in page.ids:
                 held.unwritten.pop(item, None)
-            self._cancelled = {
-                item for item in self._cancelled if self._is_unwritten(item) or item in quota.ids - page.gone
-            }
+            held.cancelled -= page.gone
             for resource, amount in page.made.items():
                 held.left[resource] = held.left.get(resource, 0) + amount - page.kept.get(resource, 0)
             held.quota, held.until, held.size = quota, page.written_at + SPAN_SECONDS, dict(held.left)
@@ -245,6 +254,12 @@ class Advances:
         with self._lock:
             for name in names:
                 self._held.pop(name, None)
+
+    def forget(self, names: Container[str]) -> None:
+        """All quotas but these, where nothing is to be written: they are deleted."""
+        with self._lock:
+            for name in [name for name, held in self._held.items() if name not in names and not _is_open(held)]:
+                del self._held[name]
 
     # -- helpers ----------------------------------------------------------------------------------------------------------
     def _wanted(self, held: _Advance, waiting: Sequence[Mapping[str, int]] = ()) -> Amounts:
@@ -274,9 +289,6 @@ class Advances:
             if amount >= self._free_parts and name != LARGEST_GANG
         }
 
-    def _is_unwritten(self, order_id: str) -> bool:
-        return any(order_id in held.unwritten for held in self._held.values())
-
     def _is_mine(self, item: Reservation) -> bool:
         return item.is_advance and item.name == self._name
 
@@ -292,11 +304,11 @@ class Advances:
 
 
 def _is_open(held: _Advance) -> bool:
-    return bool(held.unwritten) or held.stands
+    return bool(held.unwritten or held.cancelled) or held.stands
 
 
 def _is_same(one: TierQuota, other: TierQuota) -> bool:
-    return one.uid == other.uid and one.generation == other.generation and one.is_counted
+    return one.uid == other.uid and one.generation == other.generation and one.is_counted and other.is_counted
 
 
 def _least(*amounts: Mapping[str, int]) -> Amounts:

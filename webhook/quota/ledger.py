@@ -115,15 +115,21 @@ class Silent:
 
 def in_thread(work: Callable[[], None]) -> None:
     """For `Ledger.aside`."""
-    threading.Thread(target=work, name="quota-list", daemon=True).start()
+    try:
+        threading.Thread(target=work, name="quota-list", daemon=True).start()
+    except RuntimeError:
+        work()  # no more threads are to be had
 
 
 def in_time(seconds: float, work: Callable[[], None]) -> bool:
     """For `Ledger.later`. Not a daemon: a process that ends by itself first writes down what it has charged. False once it
-    is ending."""
+    is ending, or where no more threads are to be had."""
     if not threading.main_thread().is_alive():
         return False
-    threading.Timer(seconds, work).start()
+    try:
+        threading.Timer(seconds, work).start()
+    except RuntimeError:
+        return False
     return True
 
 
@@ -204,8 +210,10 @@ class Ledger:
         waiter = _Waiter(order=order, labels=labels, end=deadline - MARGIN_SECONDS, commit=commit)
         if not self._is_paid_in_advance(tier, waiter, deadline):
             desk = self._desk(tier)
-            self._wait(tier, desk, waiter)
-            self._write_later(tier, desk)
+            try:
+                self._wait(tier, desk, waiter)
+            finally:
+                self._write_later(tier, desk)
         outcome = waiter.outcome
         if waiter.abandoned and not isinstance(outcome, Undecided):
             outcome = Undecided("there was no time left to write the quota")
@@ -218,7 +226,7 @@ class Ledger:
         """Best effort: takes reservations out again, where one of several tiers refused. What stays lapses."""
         wanted = set(ids)
         if self._advances is not None:
-            wanted -= self._advances.cancel(wanted)
+            wanted -= self._advances.cancel(tier, wanted)
         for _ in range(3 if wanted else 0):
             try:
                 names = [quota.name for quota in self.known(deadline) or () if quota.tier == tier]
@@ -242,7 +250,8 @@ class Ledger:
         paid = self._advances.take(quotas, waiter.order) if quotas else None
         if paid is None:
             return False
-        waiter.outcome, waiter.is_open = Granted(paid), False
+        # holds: where its thread has given up just now, what was charged is taken back.
+        waiter.outcome, waiter.is_open, waiter.holds = Granted(paid), False, True
         if self._advances.is_low(paid):
             self._write_soon(tier, self._desk(tier))
         return True
@@ -273,8 +282,10 @@ class Ledger:
     def _write_down(self, tier: str, desk: _Desk) -> None:
         with desk.condition:
             desk.is_due = False
-        self._wait(tier, desk, self._nobody())
-        self._write_later(tier, desk)
+        try:
+            self._wait(tier, desk, self._nobody())
+        finally:
+            self._write_later(tier, desk)
 
     def _nobody(self) -> _Waiter:
         """Asks for nothing but that the round takes place."""
@@ -394,6 +405,8 @@ class Ledger:
         if known is None:
             raise StoreError("the list of TierQuotas did not come")
         asked = [item for item in batch if item.order.id]
+        if self._advances is not None:
+            self._advances.forget({quota.name for quota in known})
         names = {
             quota.name
             for quota in known

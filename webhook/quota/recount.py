@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from webhook.quota.advance import SPAN_SECONDS
 from webhook.quota.book import Counted, Fate, Recount, recounted
 from webhook.quota.census import Census, View
 from webhook.quota.ledger import KNOWN_SECONDS
@@ -101,6 +102,8 @@ class Recounter:
         self._kinds, self._look, self._relist = tuple(kinds), look, relist
         self._journal = journal or NoJournal()
         self._clock, self._reservation_seconds = clock, reservation_seconds
+        # The last order is charged from it so much later.
+        self._advance_seconds = reservation_seconds + SPAN_SECONDS
         self._first_seen: dict[str, float] = {} if first_seen is None else first_seen
         self._outdated: frozenset[str] = frozenset()
         self._on_damage, self._leads = on_damage, leads
@@ -225,9 +228,9 @@ class Recounter:
             self._journal.drift(result.quota, result.drift)
 
     def _listed_since_due(self) -> frozenset[str]:
-        """Reservations whose time was up before everything was listed."""
+        """Reservations whose time was up, as advances, before everything was listed."""
         now = self._clock()
-        due = {item: at + self._reservation_seconds for item, at in self._first_seen.items()}
+        due = {item: at + self._advance_seconds for item, at in self._first_seen.items()}
         return frozenset(item for item, at in due.items() if at <= now and self._census.listed_since(at, self._kinds))
 
     def _fate_of_advance(self, reservation: Reservation) -> Fate:
@@ -235,7 +238,7 @@ class Recounter:
         that all of it is counted, a watch may lag behind."""
         if reservation.id in self._outdated:
             return Fate.LAPSED
-        if self._clock() - self._first_seen.get(reservation.id, self._clock()) >= self._reservation_seconds:
+        if self._clock() - self._first_seen.get(reservation.id, self._clock()) >= self._advance_seconds:
             self._relist()
         return Fate.KEEP
 
