@@ -14,10 +14,10 @@ from tests.quota.test_ledger import Troubled, once, order
 from tests.quota.test_recount import Leader
 from webhook.quota.advance import BUSY_ORDER_COUNT, BUSY_SECONDS, SPAN_SECONDS, Advances
 from webhook.quota.book import Order
-from webhook.quota.ledger import KNOWN_SECONDS, Granted, Undecided, _Waiter, in_thread, in_time
+from webhook.quota.ledger import KNOWN_SECONDS, Granted, Refused, Undecided, _Waiter, in_thread, in_time
 from webhook.quota.model import TierQuota
 from webhook.quota.recount import RESERVATION_SECONDS
-from webhook.quota.store import Written
+from webhook.quota.store import InMemoryStore, Written
 
 
 @pytest.fixture
@@ -125,6 +125,27 @@ def test_what_is_to_be_written_down_survives_a_thread_that_fails(store: Troubled
     assert (advances(store), store.reserved("gold-team-a")) == ([], 11)
 
 
+def test_a_write_that_takes_place_and_raises_is_remembered(store: Troubled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first advance of the process is in the books then."""
+    process = Process(store)
+    process.burst(BUSY_ORDER_COUNT - 1)
+    write = Troubled.write
+
+    def broken(self: Troubled, found: TierQuota, deadline: float) -> Written:
+        write(self, found, deadline)
+        monkeypatch.setattr(Troubled, "write", write)
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Troubled, "write", broken)
+    with pytest.raises(RuntimeError, match="a bug"):
+        process.charge()
+    assert advances(store)
+    process.wait(BUSY_SECONDS)
+    process.run_due()
+
+    assert advances(store) == []
+
+
 def test_all_namespaces_together_do_not_fill_the_books_in_advance(
     store: Troubled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,3 +232,28 @@ def test_where_no_thread_can_be_had_nothing_stands_still(monkeypatch: pytest.Mon
     assert not in_time(0.0, lambda: None)
 
     assert len(done) == 1
+
+
+def test_a_quota_of_other_names_does_not_stand_in_the_way(store: Troubled) -> None:
+    """Orders that ask for nothing of what it limits never touch it, so there is no advance in it either."""
+    store.put(quota("processors", namespaces=[], cpu=8))
+    process = Process(store)
+    process.burst(10)
+
+    assert process.free_writes() == 1
+    assert isinstance(process.charge(order(amounts={GPU: 1, "cpu": 9000})), Refused)
+    process.run_due()
+    process.wait(BUSY_SECONDS)
+    process.run_due()
+    assert store.reserved("gold-team-a") == 11
+    assert InMemoryStore.some(store, ["processors"], 0.0)[0].reservations == ()
+
+
+def test_one_order_that_is_tried_again_and_again_is_no_burst(store: Troubled) -> None:
+    process = Process(store)
+    words = ["conflict"] * BUSY_ORDER_COUNT
+    store.trouble = lambda _: words.pop() if words else ""
+
+    process.burst(1)
+
+    assert (words, advances(store)) == ([], [])

@@ -61,7 +61,8 @@ AHEAD = 8
 class _Advance:
     """In one quota. left: may still be charged, until `until`. size: what it was when it was written. unwritten: what was
     charged and is not surely in the books yet, by the order's id. cancelled: orders that were given back, which a write must
-    take out or leave out. stands: there may be one in the books. demand: (when, what) of the last orders."""
+    take out or leave out. stands: there may be one in the books. demand: (when, what) of the last orders, of one
+    that is tried again several times."""
 
     quota: TierQuota
     left: Amounts = field(default_factory=dict)
@@ -70,7 +71,7 @@ class _Advance:
     unwritten: dict[str, Reservation] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
     stands: bool = False
-    demand: deque[tuple[float, Mapping[str, int]]] = field(default_factory=deque)
+    demand: deque[tuple[float, Reservation]] = field(default_factory=deque)
 
 
 @dataclass(slots=True)
@@ -104,22 +105,23 @@ class Advances:
 
     # -- requests -----------------------------------------------------------------------------------------------------
     def take(self, quotas: Iterable[TierQuota], order: Order) -> tuple[TierQuota, ...] | None:
-        """The quotas, each charged with the order; None where one of them has no advance that is large enough, or is not as
-        it was. quotas: all that apply, as they were read lately."""
+        """The quotas that it costs something in, each charged with the order; None where one of them has no advance that is
+        large enough, or is not as it was. quotas: all that apply, as they were read lately."""
         if order.joining or order.detached:
             return None
         with self._lock:
             now = self._clock()
             found: list[tuple[_Advance, Reservation]] = []
             for quota in quotas:
+                gang = order.amounts.get(LARGEST_GANG, 0)
+                if gang > quota.hard.get(LARGEST_GANG, gang):
+                    return None
+                entry = book.entry(quota, order)
+                if not entry.amounts and quota.is_counted:
+                    continue  # it limits other names
                 held = self._held.get(quota.name)
                 if held is None or now >= held.until or not _is_same(held.quota, quota):
                     return None
-                if order.amounts.get(LARGEST_GANG, 0) > quota.hard.get(
-                    LARGEST_GANG, order.amounts.get(LARGEST_GANG, 0)
-                ):
-                    return None
-                entry = book.entry(quota, order)
                 if any(held.left.get(name, 0) < amount for name, amount in entry.amounts.items()):
                     return None
                 waiting, new = held.quota.waiting, len(held.unwritten)
@@ -130,11 +132,10 @@ class Advances:
                     return None
                 found.append((held, entry))
             for held, entry in found:
-                if entry.amounts:
-                    add(held.left, {name: -amount for name, amount in entry.amounts.items()})
-                    held.unwritten[entry.id] = entry
-                    held.demand.append((now, entry.amounts))
-            return tuple(held.quota for held, _ in found)
+                add(held.left, {name: -amount for name, amount in entry.amounts.items()})
+                held.unwritten[entry.id] = entry
+                held.demand.append((now, entry))
+            return tuple(held.quota for held, _ in found) or None
 
     def is_low(self, quotas: Iterable[TierQuota]) -> bool:
         """Is less than a quarter left of one of these advances?"""
@@ -209,11 +210,11 @@ class Advances:
                         continue
                     held = self._held[name] = _Advance(quota)
                 for order in orders.get(name, ()):
-                    held.demand.append((now, book.entry(quota, order).amounts))
+                    held.demand.append((now, book.entry(quota, order)))
                 page = pages.get(name)
                 kept = page.kept if page is not None else {}
                 plain = quota.with_reservations(item for item in quota.reservations if not self._is_mine(item))
-                next_ones = [book.entry(quota, order).amounts for order in waiting.get(name, ())]
+                next_ones = [book.entry(quota, order) for order in waiting.get(name, ())]
                 size = largest(kept, _least(self._wanted(held, next_ones), self._room(plain, ())))
                 if not quota.is_counted or quota.waiting.total() >= RESERVATION_COUNT_MAX:
                     size = kept
@@ -262,15 +263,15 @@ class Advances:
                 del self._held[name]
 
     # -- helpers ----------------------------------------------------------------------------------------------------------
-    def _wanted(self, held: _Advance, waiting: Sequence[Mapping[str, int]] = ()) -> Amounts:
+    def _wanted(self, held: _Advance, waiting: Sequence[Reservation] = ()) -> Amounts:
         """By what was asked for lately, and by who waits; nothing where that was little."""
         now = self._clock()
         while held.demand and now - held.demand[0][0] > BUSY_SECONDS:
             held.demand.popleft()
         total: Amounts = {}
-        asked = [*(amounts for _, amounts in held.demand), *waiting]
+        asked = {item.id: item.amounts for item in (*(item for _, item in held.demand), *waiting)}
         if len(asked) >= self._busy_order_count and not self._is_closed:
-            for amounts in asked:
+            for amounts in asked.values():
                 add(total, amounts, AHEAD)
         return total
 

@@ -361,14 +361,21 @@ class Ledger:
         written: dict[str, Written] = {}
         for name in sorted(books):
             if books[name] is not before[name]:
-                written[name] = self._store.write(books[name], deadline)
+                written[name] = self._write(books[name], pages.get(name), deadline)
                 if written[name] is Written.CONFLICT:
                     self._reporter.conflict()
-                if self._advances is not None and name in pages:
-                    self._advances.written(name, books[name], pages[name], written[name])
         for waiter in batch:
             waiter.decide(written)
         return Written.CONFLICT in written.values()
+
+    def _write(self, quota: TierQuota, page: Page | None, deadline: float) -> Written:
+        result = Written.UNCLEAR  # also where it raises what nobody expects
+        try:
+            result = self._store.write(quota, deadline)
+        finally:
+            if self._advances is not None and page is not None:
+                self._advances.written(quota.name, quota, page, result)
+        return result
 
     def _checked(
         self, tier: str, batch: Sequence[_Waiter], before: Mapping[str, TierQuota], missing: Iterable[str]

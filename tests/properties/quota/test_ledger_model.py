@@ -16,20 +16,14 @@ Kept at the end, after the reservations' time: nothing is reserved, `used` is wh
 from __future__ import annotations
 
 import itertools
-import os
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
-import pytest
-from hypothesis import seed as hypothesis_seed
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.support.recorded import write_section
 from webhook.quota.advance import Advances
 from webhook.quota.book import Order
 from webhook.quota.census import Census, Node
@@ -41,21 +35,19 @@ from webhook.quota.usage import Charge
 
 RESOURCE = "nvidia.com/gpu"
 REQUEST_SECONDS = 60.0
+WEBHOOK_SECONDS = 30.0
+"""After so long, nobody waits for a webhook's answer."""
+STILL_SECONDS = 100.0
 NAMESPACES = ("a", "b")
 QUOTAS = {"team-a": ("a",), "everybody": ()}
-
-DOCUMENT = Path(__file__).parents[3] / "docs" / "quota-shown.md"
-SEEDS = (1, 2, 3, 4)
-RUN_COUNT = int(os.environ.get("QUOTA_RUNS", "2500"))
-_SAID = """tests/properties/quota/test_ledger_model.py: three replicas, two leaders, two quotas on each charge; creations, growth,
-shrinking, deletion, dry runs, edits of the limit and waiting in any order, and inside reads and writes lost requests, lost
-answers, rivals, counts, moved limits and crashes. After every step: what lives and what may still be stored is never above
-the limit (but where the limit was lowered) and never above the books; at the end of every run: nothing is reserved, and what
-is used is what lives."""
 
 
 class Crash(BaseException):
     """The replica is killed here."""
+
+
+class BugError(Exception):
+    """What nobody expects from a store."""
 
 
 @dataclass(eq=False)
@@ -92,13 +84,6 @@ class Admitted:
     obj: Stored | None = None
 
 
-@dataclass
-class Trouble:
-    """What happens at the next reads and writes of a charge; each word once, in order."""
-
-    words: deque[str] = field(default_factory=deque)
-
-
 class Store(InMemoryStore):
     """The store as one replica or leader sees it: its writes may be lost, and others act in between."""
 
@@ -122,6 +107,15 @@ class Store(InMemoryStore):
             raise Crash
         if word == "request lost":
             return Written.UNCLEAR
+        if word == "request late":
+            self.world.late.append(quota)
+            return Written.UNCLEAR
+        if word == "bug before":
+            raise BugError
+        if word == "late arrives":
+            self.world.late_arrives()
+        if word == "stands still":
+            self.world.stand_still()
         if word == "rival charges":
             self.world.charge_quietly(quota.namespaces[0] if quota.namespaces else "b", 1)
         if word == "own charge":
@@ -131,8 +125,14 @@ class Store(InMemoryStore):
         if word == "limit moves":
             self.world.move_limit(quota.name, 3)
         result = super().write(quota, deadline)
+        if result is Written.DONE:
+            self.world.books_hold(quota)
         if word == "crash after":
             raise Crash
+        if word == "bug after":
+            raise BugError
+        if word == "stands still after":
+            self.world.stand_still()
         return Written.UNCLEAR if word == "answer lost" else result
 
 
@@ -194,6 +194,8 @@ class Ledgers(RuleBasedStateMachine):
         self.trouble: deque[str] = deque()
         self.depth = 0
         self.store = Store(self)
+        self.late: list[TierQuota] = []
+        self.ending: set[int] = set()
         self.due: dict[int, list[Callable[[], None]]] = {}
         self.advances: dict[int, Advances] = {}
         self.asking = 0
@@ -206,9 +208,12 @@ class Ledgers(RuleBasedStateMachine):
         due: list[Callable[[], None]] = []
         self.due[replica] = due
 
+        self.ending.discard(replica)
+
         def later(seconds: float, work: Callable[[], None]) -> bool:
-            due.append(work)
-            return True
+            if replica not in self.ending:
+                due.append(work)
+            return replica not in self.ending
 
         # Sooner and larger than in a cluster, so that short runs meet them often.
         self.advances[replica] = Advances(self.now, free_parts=2, busy_order_count=2)
@@ -255,7 +260,8 @@ class Ledgers(RuleBasedStateMachine):
         st.sampled_from(
             [
                 "", "request lost", "answer lost", "unreadable", "rival charges", "own charge", "leader counts", "limit moves",
-                "crash before", "crash after",
+                "crash before", "crash after", "bug before", "bug after", "request late", "late arrives", "stands still",
+                "stands still after",
             ]
         ),
         max_size=6,
@@ -316,9 +322,40 @@ class Ledgers(RuleBasedStateMachine):
                 one()
         except Crash:
             self.ledgers[replica] = self.ledger(replica)
+        except BugError:
+            pass  # the thread dies: what it had to do must be done by another
         finally:
             self.depth -= 1
             self.trouble.clear()
+        self.is_all_due(replica)
+
+    def is_all_due(self, replica: int) -> None:
+        """What is not written yet will be: somebody is on his way."""
+        assert self.due[replica] or not self.advances[replica].names("gold")
+
+    @rule(replica=st.integers(0, 2))
+    def end(self, replica: int) -> None:
+        """By itself: it gives back what it holds."""
+        self.ending.add(replica)
+        self.write_down(replica, [])
+        held = [item for quota in self.store.all(self.time) for item in quota.reservations
+                if item.is_advance and item.name == self.advances[replica]._name]  # fmt: skip
+        assert not held
+        self.ledgers[replica] = self.ledger(replica)
+
+    @rule()
+    def late_arrives(self) -> None:
+        """A write whose answer was given up long ago takes place, if nobody wrote since."""
+        if self.late:
+            InMemoryStore.write(self.store, self.late.pop(), self.time)
+
+    def stand_still(self) -> None:
+        """The process, for minutes; the others go on."""
+        for seconds in (0.0, STILL_SECONDS, 0.0):
+            self.advance(seconds)
+            for leader in self.leaders:
+                leader.deliver(20)
+            self.count_quietly()
 
     @rule(replica=st.integers(0, 2))
     def kill(self, replica: int) -> None:
@@ -339,13 +376,19 @@ class Ledgers(RuleBasedStateMachine):
         self.trouble = deque(words)
         # An unsure write may stand; only a charge without trouble must leave nothing behind.
         quiet = not words
+        started = self.time
         try:
             outcome = self.charge(replica, asked)
         except Crash:
             self.ledgers[replica] = self.ledger(replica)
             return None
+        except BugError:
+            return None
         finally:
             self.trouble.clear()
+            self.is_all_due(replica)
+        if self.time - started > WEBHOOK_SECONDS:
+            return None
         if isinstance(outcome, Granted):
             asked.at = self.time
             self.pending.append(asked)
@@ -506,14 +549,17 @@ class Ledgers(RuleBasedStateMachine):
                 total += size
         return total
 
+    def books_hold(self, quota: TierQuota) -> None:
+        taken, books = self.taken(quota), quota.in_use(RESOURCE)
+        assert books >= taken, f"{quota.name}: {taken} are taken and {books} are in the books"
+
     @invariant()
     def never_more_than_there_is(self) -> None:
         if not self.leaders:
             return
         for quota in self.store.all(self.time):
             taken = self.taken(quota)
-            books = quota.in_use(RESOURCE)
-            assert books >= taken, f"{quota.name}: {taken} are taken and {books} are in the books"
+            self.books_hold(quota)
             # A limit that moves in the middle of a step may be lower than what it let in just before.
             limit = max(quota.hard[RESOURCE], self.before[quota.name], self._highest(quota))
             assert taken <= limit, f"{quota.name}: {taken} of {quota.hard[RESOURCE]}"
@@ -528,11 +574,20 @@ class Ledgers(RuleBasedStateMachine):
         self.hard_before = {**previous, quota.name: quota.hard[RESOURCE]}
         return highest
 
+    def comes_to_rest(self, replica: int) -> None:
+        """Without requests, what was charged is written down and nothing is left to do."""
+        for _ in range(4):
+            self.advance(2.0)
+            self.write_down(replica, [])
+        assert not self.due[replica]
+
     def teardown(self) -> None:
         """Nothing leaks: after the reservations' time the books hold what lives, and nothing else."""
         if not self.leaders:
             return
         self.pending = []
+        for replica in range(3):
+            self.comes_to_rest(replica)
         leader = Leader(self, "the last one")
         for _ in range(6):
             self.advance(50.0)
@@ -546,40 +601,3 @@ class Ledgers(RuleBasedStateMachine):
 
 TestLedgers = Ledgers.TestCase
 TestLedgers.settings = settings(max_examples=150, stateful_step_count=60)
-
-
-@pytest.mark.prove
-@pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE") != "prove", reason="the long form: make prove")
-@pytest.mark.timeout(7200)
-def test_many_runs() -> None:
-    """The same model, thousands of runs from fixed seeds; the counts go to docs/quota-shown.md."""
-    rows = ["| seed | runs | steps | of them requests | refused or undecided | seconds |", "|---|---|---|---|---|---|"]
-    rows += [f"| {seed} | {long_run(seed)} |" for seed in SEEDS]
-    write_section(DOCUMENT, "Any order of events", f"{_SAID}\n\n" + "\n".join(rows))
-
-
-def long_run(seed: int) -> str:
-    """Cells of the table."""
-    counts = {"runs": 0, "steps": 0, "requests": 0, "refused": 0}
-
-    class Counted(Ledgers):
-        def check_invariants(self, *args: object, **options: object) -> None:
-            counts["steps"] += 1
-            super().check_invariants(*args, **options)  # type: ignore[arg-type]
-
-        def charge(self, replica: int, asked: Admitted, *, commit: bool = True) -> Outcome:
-            counts["requests"] += 1
-            outcome = super().charge(replica, asked, commit=commit)
-            counts["refused"] += not isinstance(outcome, Granted)
-            return outcome
-
-        def teardown(self) -> None:
-            counts["runs"] += 1
-            super().teardown()
-
-    started = time.monotonic()
-    hypothesis_seed(seed)(Counted)
-    options = settings(max_examples=RUN_COUNT, stateful_step_count=80, database=None)
-    run_state_machine_as_test(Counted, settings=options)  # type: ignore[no-untyped-call]
-    cells = [f"{count:,}" for count in counts.values()] + [f"{time.monotonic() - started:.0f}"]
-    return " | ".join(cells)
