@@ -451,3 +451,18 @@ def test_a_price_of_nothing_written_by_hand_is_no_trouble() -> None:
     store.put(store.all(0.0)[0].with_reservations([reservation_of(line)]))
 
     assert len(Leader(store).count().reservations) == 1
+
+
+def test_books_that_were_emptied_are_lost_to_the_next_term_of_the_same_process_too() -> None:
+    """Another policy, or new lists, and it looked like a new quota."""
+    store, had_books = booked(order("a", 4)), set[str]()
+    first, second = Leader(store), Leader(store)
+    first.recounter._had_books = second.recounter._had_books = had_books
+    first.count()
+    store.put(replace(store.all(0.0)[0], reservations=(), used={}, counted_scope="", counted_by=""))
+
+    assert not second.count().is_counted
+    second.now += RESERVATION_SECONDS - 1
+    assert not second.count().is_counted
+    second.now += 1
+    assert second.count().is_counted

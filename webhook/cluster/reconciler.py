@@ -83,6 +83,7 @@ class Reconciler:
         self._journal = EventJournal(connection, report, journal)
         self._reservation_seconds = reservation_seconds
         self._first_seen: dict[str, float] = {}
+        self._had_books: set[str] = set()
 
     def is_leader(self) -> bool:
         """Of all replicas, for all that only one of them does."""
@@ -119,6 +120,7 @@ class Reconciler:
             reservation_seconds=self._reservation_seconds,
             on_damage=self._journal.damaged,
             first_seen=self._first_seen,
+            had_books=self._had_books,
             leads=self._lease.is_held,
         )
         if not self._take_over(recounter, stop):

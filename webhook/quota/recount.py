@@ -78,7 +78,7 @@ class Recounter:
 
     look: a live read. relist: asks for new lists of every kind; they show in the census when they are there. kinds: those
     that must be listed before anything is counted. on_damage: told once of a quota whose status cannot be read. first_seen: when
-    this process saw each reservation first, of former terms. leads: is this still the leader? One that stood still for a while
+    this process saw each reservation first, of former terms. had_books: quotas that it saw counted, of former terms. leads: is this still the leader? One that stood still for a while
     must not take the quotas back from its successor.
     """
 
@@ -96,6 +96,7 @@ class Recounter:
         reservation_seconds: float = RESERVATION_SECONDS,
         on_damage: Callable[[TierQuota], None] = lambda _: None,
         first_seen: dict[str, float] | None = None,
+        had_books: set[str] | None = None,
         leads: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store, self._census, self._identity = store, census, identity
@@ -108,7 +109,7 @@ class Recounter:
         self._outdated: frozenset[str] = frozenset()
         self._on_damage, self._leads = on_damage, leads
         self._noticed: dict[tuple[str, str], float] = {}
-        self._had_books: set[str] = set()
+        self._had_books: set[str] = set() if had_books is None else had_books
         self._fenced_at = float("-inf")
         self._last: Sequence[TierQuota] = ()
         self._listed_at = float("-inf")
@@ -176,7 +177,8 @@ class Recounter:
                 self._on_damage(quota)
             self._noticed[key] = known.get(key, now)
         names = {quota.uid or quota.name: bool(quota.counted_scope) for quota in quotas}
-        self._had_books = {name for name, has_books in names.items() if has_books or name in self._had_books}
+        self._had_books.intersection_update(names)
+        self._had_books.update(name for name, has_books in names.items() if has_books)
 
     def _is_due(self, quota: TierQuota) -> bool:
         name = quota.uid or quota.name
