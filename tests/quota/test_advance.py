@@ -82,11 +82,6 @@ def advances(store: Troubled, name: str = "gold-team-a") -> list[Reservation]:
     return [item for item in store.some([name], 0.0)[0].reservations if item.is_advance]
 
 
-@pytest.fixture
-def store() -> Troubled:
-    return Troubled(quota(**{GPU: HARD}))
-
-
 def test_a_burst_is_charged_with_few_writes_and_ends_in_the_books(store: Troubled) -> None:
     process = Process(store)
 

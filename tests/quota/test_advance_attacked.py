@@ -20,11 +20,6 @@ from webhook.quota.recount import RESERVATION_SECONDS
 from webhook.quota.store import InMemoryStore, Written
 
 
-@pytest.fixture
-def store() -> Troubled:
-    return Troubled(quota(**{GPU: HARD}))
-
-
 def test_a_lost_answer_to_the_last_write_is_not_asked_about_for_ever(store: Troubled) -> None:
     """It took place: nothing is left to write, and the process read the quota every 0.4 s as long as it lived."""
     process = Process(store)

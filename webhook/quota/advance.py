@@ -26,6 +26,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from webhook.quota import book
 from webhook.quota.book import Order
@@ -55,6 +56,8 @@ BUSY_ORDER_COUNT = 4
 
 AHEAD = 8
 """An advance is so many times what was asked for in that time: a burst that has just begun grows."""
+
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -213,13 +216,13 @@ class Advances:
                     held.demand.append((now, book.entry(quota, order)))
                 page = pages.get(name)
                 kept = page.kept if page is not None else {}
-                plain = quota.with_reservations(item for item in quota.reservations if not self._is_mine(item))
                 next_ones = [book.entry(quota, order) for order in waiting.get(name, ())]
-                size = largest(kept, _least(self._wanted(held, next_ones), self._room(plain, ())))
+                size = largest(kept, _least(self._wanted(held, next_ones), self._room(quota, (), kept)))
                 if not quota.is_counted or quota.waiting.total() >= RESERVATION_COUNT_MAX:
                     size = kept
                 if size != kept:
-                    after[name] = self._with(plain, size)
+                    others = (item for item in quota.reservations if not self._is_mine(item))
+                    after[name] = self._with(quota.with_reservations(others), size)
                     page = pages.setdefault(name, Page(held, frozenset(), frozenset(), kept))
                 if page is not None:
                     page.made, page.written_at = size, now
@@ -275,15 +278,18 @@ class Advances:
                 add(total, amounts, AHEAD)
         return total
 
-    def _room(self, quota: TierQuota, orders: Iterable[Order]) -> Amounts:
-        """What an advance may take, beside orders that are about to be checked."""
+    def _room(self, quota: TierQuota, orders: Iterable[Order], mine: Mapping[str, int] = NOTHING) -> Amounts:
+        """What an advance may take, beside orders that are about to be checked. mine: of what is in use, the one it replaces."""
         asked: Amounts = {}
         for order in orders:
             add(asked, order.amounts)
             for joining in order.joining:
                 add(asked, joining.per_pod, max(joining.min_count, joining.pod_count))
                 add(asked, joining.once)
-        free = {name: hard - quota.in_use(name) - asked.get(name, 0) for name, hard in quota.hard.items()}
+        free = {
+            name: hard - quota.in_use(name) + mine.get(name, 0) - asked.get(name, 0)
+            for name, hard in quota.hard.items()
+        }
         return {
             name: amount // self._free_parts
             for name, amount in free.items()

@@ -240,13 +240,9 @@ class Ledger:
 
     # -- in advance -------------------------------------------------------------------------------------------------
     def _is_paid_in_advance(self, tier: str, waiter: _Waiter, deadline: float) -> bool:
-        if self._advances is None or not waiter.commit or waiter.holds or not waiter.order.id:
+        if self._advances is None or not waiter.commit or waiter.holds or not waiter.asks:
             return False
-        quotas = [
-            quota
-            for quota in self.known(deadline) or ()
-            if quota.tier == tier and quota.selects(waiter.order.namespace, waiter.labels)
-        ]
+        quotas = [quota for quota in self.known(deadline) or () if quota.tier == tier and waiter.is_under(quota)]
         paid = self._advances.take(quotas, waiter.order) if quotas else None
         if paid is None:
             return False
@@ -354,7 +350,7 @@ class Ledger:
 
     def _round(self, tier: str, batch: Sequence[_Waiter], deadline: float) -> bool:
         """True if somebody else wrote in between."""
-        self._reporter.round(sum(1 for waiter in batch if waiter.order.id))
+        self._reporter.round(sum(waiter.asks for waiter in batch))
         names = self._names(tier, batch, deadline)
         before = {quota.name: quota for quota in self._store.some(names, deadline) if quota.tier == tier}
         books, pages = self._checked(tier, batch, before, set(names) - before.keys())
@@ -387,7 +383,7 @@ class Ledger:
         advances = self._advances if any(waiter.commit for waiter in batch) else None
         if advances is not None:
             advances.drop(missing)
-            books, pages = advances.write_down(books, [waiter.order for waiter in batch if waiter.order.id])
+            books, pages = advances.write_down(books, [waiter.order for waiter in batch if waiter.asks])
         for waiter in batch:
             waiter.round_count += 1
             waiter.check(books)
@@ -400,26 +396,19 @@ class Ledger:
         """Who came while this round was on its way, by quota."""
         desk = self._desk(tier)
         with desk.condition:
-            waiters = [waiter for waiter in desk.queue if waiter.commit and waiter.order.id]
-        return {
-            name: [item.order for item in waiters if quota.selects(item.order.namespace, item.labels)]
-            for name, quota in books.items()
-        }
+            waiters = [waiter for waiter in desk.queue if waiter.commit]
+        return {name: [waiter.order for waiter in waiters if waiter.is_under(quota)] for name, quota in books.items()}
 
     def _names(self, tier: str, batch: Sequence[_Waiter], deadline: float) -> list[str]:
         """The quotas that may apply to somebody in the batch. Raises StoreError."""
         known = self.known(deadline)
         if known is None:
             raise StoreError("the list of TierQuotas did not come")
-        asked = [item for item in batch if item.order.id]
-        if self._advances is not None:
-            self._advances.forget({quota.name for quota in known})
         names = {
-            quota.name
-            for quota in known
-            if quota.tier == tier and any(quota.selects(item.order.namespace, item.labels) for item in asked)
+            quota.name for quota in known if quota.tier == tier and any(waiter.is_under(quota) for waiter in batch)
         }
         if self._advances is not None:
+            self._advances.forget({quota.name for quota in known})
             names.update(self._advances.names(tier))
         return sorted(names)
 
@@ -446,7 +435,8 @@ class _Desk:
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """One order, open until it is decided; without an id, only what was charged in advance is written. Its outcome is "undecided" until a round decides it: a path that forgets to decide denies."""
+    """One order, open until it is decided; without an id, only what was charged in advance is written. Its outcome is
+    "undecided" until a round decides it: a path that forgets to decide denies."""
 
     order: Order
     labels: Mapping[str, str]
@@ -462,6 +452,15 @@ class _Waiter:
     _changed: set[str] = field(default_factory=set)
     _waiting_for: str = ""
 
+    @property
+    def asks(self) -> bool:
+        """Is it for somebody, or only for the round (`Ledger._nobody`)?"""
+        return bool(self.order.id)
+
+    def is_under(self, quota: TierQuota) -> bool:
+        """Does a quota of its tier apply to it?"""
+        return self.asks and quota.selects(self.order.namespace, self.labels)
+
     def wants(self, now: float) -> bool:
         """Is there somebody to decide it for, and time to?"""
         return self.is_open and not self.abandoned and now < self.end
@@ -469,9 +468,7 @@ class _Waiter:
     def check(self, books: dict[str, TierQuota]) -> None:
         """Against all quotas that apply; puts the order into their working copies if all of them have room."""
         self._shortfalls, self._changed, self._waiting_for = [], set(), ""
-        if not self.order.id:
-            return
-        self._quotas = [quota for quota in books.values() if quota.selects(self.order.namespace, self.labels)]
+        self._quotas = [quota for quota in books.values() if self.is_under(quota)]
         self._waiting_for = next((reason for quota in self._quotas if (reason := _closed(quota, self.order))), "")
         if self._waiting_for:
             return
@@ -497,7 +494,7 @@ class _Waiter:
         """Granted once every change is written. A refusal stands if what it rests on does: a quota as it was read, or with
         others' orders that were written. holds: a reservation may stand in some quota already."""
         self.holds = self.holds or any(written[name] in (Written.DONE, Written.UNCLEAR) for name in self._changed)
-        if not self.order.id:
+        if not self.asks:
             self.is_open = Written.CONFLICT in written.values()
         elif self._waiting_for:
             self.outcome = Undecided(self._waiting_for)

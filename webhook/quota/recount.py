@@ -231,16 +231,22 @@ class Recounter:
 
     def _listed_since_due(self) -> frozenset[str]:
         """Reservations whose time was up, as advances, before everything was listed."""
-        now = self._clock()
-        due = {item: at + self._advance_seconds for item, at in self._first_seen.items()}
-        return frozenset(item for item, at in due.items() if at <= now and self._census.listed_since(at, self._kinds))
+        return frozenset(
+            item
+            for item in self._first_seen
+            if (at := self._advance_due_at(item)) <= self._clock() and self._census.listed_since(at, self._kinds)
+        )
+
+    def _advance_due_at(self, reservation_id: str) -> float:
+        """When its time is up, if it is an advance."""
+        return self._first_seen.get(reservation_id, self._clock()) + self._advance_seconds
 
     def _fate_of_advance(self, reservation: Reservation) -> Fate:
         """Its process takes it out. Where that died, what was charged from it has no reservation of its own: only a list says
         that all of it is counted, a watch may lag behind."""
         if reservation.id in self._outdated:
             return Fate.LAPSED
-        if self._clock() - self._first_seen.get(reservation.id, self._clock()) >= self._advance_seconds:
+        if self._advance_due_at(reservation.id) <= self._clock():
             self._relist()
         return Fate.KEEP
 
