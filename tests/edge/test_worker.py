@@ -361,8 +361,13 @@ def test_too_many_bytes_in_memory_are_refused(
 ) -> None:
     with running(tmp_path, certificates, "small", threads=2) as small:
         connections = [opened.enter_context(small.tls()) for _ in range(8)]
+        head = b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1000001\r\n\r\n"
         for connection in connections:
-            connection.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000001\r\n\r\n" + b"x" * 1_000_000)
+            # One after the other: of several that come while the server stands still, any may be the first.
+            connection.sendall(head)
+            assert connection.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        for connection in connections:
+            connection.sendall(b"x" * 1_000_000)
         # Four such bodies fit: the slowest four made room, and a request that comes now is served.
         for connection in connections[:4]:
             assert b"HTTP/1.1 503 " in until_closed(connection)
