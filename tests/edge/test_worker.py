@@ -220,9 +220,8 @@ def test_a_large_body_and_the_next_request_in_one_write(server: Server) -> None:
     body = bytes(range(256)) * (3 * 1024 * 4)
     head = f"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     with server.tls() as connection:
-        sender, _ = in_background(lambda: connection.sendall(head + body + b"GET /echo HTTP/1.1\r\nHost: x\r\n\r\n"))
+        connection.sendall(head + body + b"GET /echo HTTP/1.1\r\nHost: x\r\n\r\n")
         first, second = read_answers(connection, 2)
-        sender.join(HANG_SECONDS)
     assert json.loads(first[1])["sha256"] == hashlib.sha256(body).hexdigest()
     assert json.loads(second[1])["bytes"] == 0
 
@@ -270,17 +269,13 @@ def test_any_split_into_writes_gives_the_same_answers(server: Server, seed: int)
         b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body) for body in bodies
     )
 
-    def send(connection: ssl.SSLSocket) -> None:
+    with server.tls() as connection:
         position = 0
         while position < len(stream):
             size = rng.choice([1, 2, 3, 50, 1000, 16_384, 40_000])
             connection.sendall(stream[position : position + size])
             position += size
-
-    with server.tls() as connection:
-        sender, _ = in_background(lambda: send(connection))
         answers = read_answers(connection, len(bodies))
-        sender.join(HANG_SECONDS)
     assert [json.loads(body)["sha256"] for _, body in answers] == [hashlib.sha256(body).hexdigest() for body in bodies]
 
 

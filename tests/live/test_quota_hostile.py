@@ -174,6 +174,17 @@ def test_a_claim_that_all_replicas_name_is_used_once(cluster: Cluster, namespace
         assert books(cluster, namespace)["conditions"][1]["status"] == "False"
 
 
+def staying_pods(cluster: Cluster, namespace: str, count: int) -> list[str]:
+    """The names of the Pods that nobody deletes, once they are ``count``."""
+
+    def names() -> list[str]:
+        pods = (pod["metadata"] for pod in cluster.pods(namespace))
+        staying = [pod["name"] for pod in pods if "deletionTimestamp" not in pod]
+        return staying if len(staying) == count else []
+
+    return cluster.wait_for(names, 30, f"{count} Pods")
+
+
 # ---- the quota itself ---------------------------------------------------------------------------------------------
 def test_ordinary_changes_pass_whatever_the_quota_is_like(cluster: Cluster, namespace: str) -> None:
     """Labels, finalizers, status, shrinking and deletion of what is charged, with the quota far exceeded, and unreadable."""
@@ -183,18 +194,20 @@ def test_ordinary_changes_pass_whatever_the_quota_is_like(cluster: Cluster, name
         repeated(lambda: cluster.api.create(held.dict(), namespace)).expect(201)
         assert settled(cluster, namespace) == 16
         edit(cluster, namespace, {GPU: 1})
-        for broken in (False, True):
+        for broken, count in ((False, 3), (True, 2)):
             if broken:
                 wrong = {"status": {"reservations": "x"}}
                 cluster.api.patch(f"{QUOTAS}/{namespace}/status", wrong, MERGE_PATCH).expect(200)
             label = {"metadata": {"labels": {"broken": str(broken)}, "annotations": {"a": str(broken)}}}
             cluster.api.patch(path, label, MERGE_PATCH).expect(200)
             cluster.api.patch(f"{path}/status", {"status": {}}, MERGE_PATCH).expect(200)
-            cluster.api.patch(path, {"spec": {"parallelism": 2 if broken else 3}}, MERGE_PATCH).expect(200)
-            pod = cluster.pods(namespace)[0]["metadata"]["name"]
+            cluster.api.patch(path, {"spec": {"parallelism": count}}, MERGE_PATCH).expect(200)
+            # The Job controller chooses whom it takes out: which Pod stays is known afterwards.
+            pod = staying_pods(cluster, namespace, count)[0]
             where = f"/api/v1/namespaces/{namespace}/pods/{pod}"
             cluster.api.patch(where, label, MERGE_PATCH).expect(200)
             cluster.api.delete(where, {"gracePeriodSeconds": 0}).expect(200)
+            cluster.wait_for(lambda: pod not in staying_pods(cluster, namespace, count), 30, f"another than {pod}")  # noqa: B023
         cluster.api.delete(path, {"propagationPolicy": "Background"}).expect(200, 202)
         cluster.api.patch(path, {"metadata": {"finalizers": None}}, MERGE_PATCH).expect(200)
         cluster.wait_for(lambda: cluster.api.get(path).status == 404, 10, "the Job to be gone")
