@@ -192,6 +192,32 @@ def test_a_quota_of_no_tier_is_warned_of(tmp_path: Path, tier: str, said: str) -
     assert result.stderr.startswith(said) if said else result.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("hard", "said"),
+    [
+        ("{nvidia.com/gpu: 8, cpu: 500m, hugepages-2Mi: 2, gangs: 3, largest-gang: 64}", ""),
+        ("{cpus: 4}", 'spec.hard["cpus"]: must be cpu, memory, ephemeral-storage, pods, gangs, largest-gang, '),
+        ("{cpus: 4}", "hugepages-..., or have a domain as nvidia.com/gpu has; did you mean cpu?"),
+        ("{requests.cpu: 4}", "without limits., requests. or count/"),
+        ("{a/b/c: 4}", "no resource has such a name"),
+        ("{nvidia.com/gpu: -1}", "-1 must be 0 or more"),
+        ("{nvidia.com/gpu: 500m}", "500m must be a whole number"),
+        ("{nvidia.com/gpu: many}", 'spec.hard["nvidia.com/gpu"]: '),
+        ("{}", "spec.hard must limit something"),
+    ],
+)
+def test_a_quota_that_the_crd_refuses_is_unreadable(tmp_path: Path, hard: str, said: str) -> None:
+    (tmp_path / "quota.yaml").write_text(TIER_QUOTA.replace("TIER", "gold").replace("{pods: 100}", hard))
+    (tmp_path / "policy.yaml").write_text(POLICY_WITH_TIER)
+    (tmp_path / "job.json").write_text(json.dumps(job("train").dict()))
+
+    words = [str(tmp_path / name) for name in ("job.json", "policy.yaml", "quota.yaml")]
+    result = CliRunner().invoke(app, ["review", words[0], "--policy", words[1], "--quota", words[2]])
+
+    assert result.exit_code == (2 if said else 0), result.output
+    assert said in result.output
+
+
 def test_a_quota_file_without_quota_is_wrong_and_an_empty_list_is_not(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     path.write_text(json.dumps(job("train").dict()))

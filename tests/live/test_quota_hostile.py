@@ -33,6 +33,7 @@ from tests.live.quota_cluster import (
     settled,
     wait_used,
 )
+from webhook.quota.model import problem_in_hard
 
 pytestmark = pytest.mark.processes
 
@@ -137,6 +138,7 @@ def test_a_name_in_hard_that_no_resource_has_is_refused(cluster: Cluster, namesp
 
     assert answer.status == 422, answer.body
     assert "must be names of resources" in str(answer.body)
+    assert problem_in_hard(raw["spec"]["hard"]), "a file says the same"
 
 
 # ---- what other admission adds ----------------------------------------------------------------------------------

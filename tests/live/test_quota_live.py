@@ -36,6 +36,7 @@ from tests.live.quota_cluster import (
     wait_used,
 )
 from tests.support.recorded import write_section
+from webhook.quota.model import problem_in_hard
 
 pytestmark = pytest.mark.processes
 
@@ -554,6 +555,7 @@ def test_r60_a_limit_that_nothing_would_ever_meet_is_an_error(
 
     assert answer.status == 422
     assert word in answer.body["message"]
+    assert problem_in_hard(hard), "a file says the same"
 
 
 def test_metrics_say_what_the_ledger_did(replicas: Replicas, sixteen: str) -> None:

@@ -8,6 +8,8 @@ is what a charge is checked against, so nothing that was admitted is ever forgot
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,9 +20,10 @@ import msgspec
 from pydantic import ValidationError
 
 from webhook.objects.quantity import CAP, NANO, Quantity, QuantityError, text_of
+from webhook.objects.words import nearest
 from webhook.policy.match import selector_matches
 from webhook.policy.model import LabelSelector
-from webhook.quota.usage import LARGEST_GANG, Amounts, add, largest
+from webhook.quota.usage import GANGS, LARGEST_GANG, PODS, Amounts, add, largest
 
 API_VERSION = "muster.dev/v1alpha1"
 KIND = "TierQuota"
@@ -49,6 +52,17 @@ ADVANCE_KIND = "Advance"
 
 UNKNOWN_GENERATION = 2**31
 """Of a change to an object that has no generation: no stored one is ever as new, so its reservation waits its whole time."""
+
+
+FOREIGN_PREFIXES = ("limits.", "requests.", "count/")
+"""ResourceQuota's names, which a TierQuota does not have."""
+
+FRACTIONAL_NAMES = ("cpu", "memory", "ephemeral-storage")
+PLAIN_NAMES = (*FRACTIONAL_NAMES, PODS, GANGS, LARGEST_GANG)
+"""Names in ``hard`` without a domain, beside hugepages-*."""
+
+NAME_LENGTH_MAX = 316
+_RESOURCE_NAME = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
 class QuotaError(Exception):
@@ -217,6 +231,34 @@ class TierQuota:
         return replace(self, reservations=tuple(reservations))
 
 
+def problem_in_hard(hard: Mapping[Any, Any]) -> str:
+    """What the CRD's schema refuses in ``spec.hard``, and the nearest right word; "" if all is well. For TierQuotas of files:
+    a limit on a name that no Pod has would be a silent "unlimited"."""
+    if not hard:
+        return "spec.hard must limit something"
+    for name, text in ((str(name), text) for name, text in hard.items()):
+        where = f"spec.hard[{json.dumps(name)}]"
+        if name.startswith(FOREIGN_PREFIXES):
+            return f"{where}: name the resource itself, without limits., requests. or count/"
+        if len(name) > NAME_LENGTH_MAX or not _RESOURCE_NAME.fullmatch(name):
+            return (
+                f"{where}: no resource has such a name: letters, digits, '-', '_' and '.', and a domain before one '/'"
+            )
+        if name not in PLAIN_NAMES and not name.startswith("hugepages-") and "/" not in name:
+            near = nearest(name, PLAIN_NAMES)
+            meant = f"; did you mean {near}?" if near else ""
+            return f"{where}: must be {', '.join(PLAIN_NAMES)}, hugepages-..., or have a domain as nvidia.com/gpu has{meant}"
+        try:
+            number = Quantity.parse(text)
+        except QuantityError as error:
+            return f"{where}: {error}"
+        if number < Quantity(0):
+            return f"{where}: {text} must be 0 or more"
+        if name not in FRACTIONAL_NAMES and not number.is_integer:
+            return f"{where}: {text} must be a whole number"
+    return ""
+
+
 # ---- raw objects ------------------------------------------------------------------------------------------------
 def from_raw(raw: Mapping[str, Any]) -> TierQuota:
     """Raises QuotaError."""
@@ -226,7 +268,7 @@ def from_raw(raw: Mapping[str, Any]) -> TierQuota:
     if not isinstance(spec, Mapping) or not spec.get("tier") or not isinstance(spec.get("hard"), Mapping):
         raise QuotaError(f'TierQuota "{name}": spec.tier and spec.hard must be set')
     for resource in spec["hard"]:
-        if str(resource).startswith(("limits.", "requests.", "count/")):
+        if str(resource).startswith(FOREIGN_PREFIXES):
             # ResourceQuota's spelling: a limit that no charge ever has would be a silent "unlimited" (case R60).
             raise QuotaError(f'TierQuota "{name}": spec.hard["{resource}"]: name the resource itself, without a prefix')
     try:
