@@ -15,9 +15,26 @@ ROOT = Path(__file__).parents[2]
 
 
 def supervise(tmp_path: Path, essential: str, helper: str) -> tuple[int, str, list[str]]:
-    """Runs two children with this code each; (exit code, what the supervisor said, what the children wrote)."""
+    """Runs two children with this code each; (exit code, what the supervisor said, what the children wrote).
+
+    They know ``note`` and ``wait_for`` (until a word was noted so many times): nobody guesses how long another one starts.
+    """
     notes = tmp_path / "notes"
-    prelude = f"import os, signal, sys, time; note = lambda text: open({str(notes)!r}, 'a').write(text + chr(10));"
+    notes.touch()
+    prelude = f"notes = {str(notes)!r}\n" + textwrap.dedent(
+        """
+        import os, signal, sys, time
+
+        def note(text):
+            with open(notes, "a") as file:
+                file.write(text + "\\n")
+
+        def wait_for(word, count=1):
+            while open(notes).read().split().count(word) < count:
+                time.sleep(0.02)
+
+        """
+    )
     program = textwrap.dedent(
         f"""
         import sys
@@ -41,7 +58,7 @@ def test_the_end_of_an_essential_child_is_the_end(tmp_path: Path) -> None:
     """With its exit code; the helper is told to stop and waited for."""
     code, said, notes = supervise(
         tmp_path,
-        "time.sleep(1); note('essential'); sys.exit(3)",
+        "wait_for('helper'); note('essential'); sys.exit(3)",
         STAY.replace("NAME", "helper") + "time.sleep(60)",
     )
 
@@ -52,7 +69,7 @@ def test_the_end_of_an_essential_child_is_the_end(tmp_path: Path) -> None:
 
 def test_a_helper_that_ends_is_started_again(tmp_path: Path) -> None:
     """After a pause that doubles, for as long as the essential child lives."""
-    code, said, notes = supervise(tmp_path, "time.sleep(4.5); sys.exit(0)", "note('helper'); sys.exit(1)")
+    code, said, notes = supervise(tmp_path, "wait_for('helper', 3); sys.exit(0)", "note('helper'); sys.exit(1)")
 
     assert code == 0
     assert notes == ["helper"] * 3
@@ -64,7 +81,7 @@ def test_sigterm_stops_the_essential_child_first(tmp_path: Path) -> None:
     """It still uses the helper while it finishes its requests."""
     code, _, notes = supervise(
         tmp_path,
-        STAY.replace("NAME", "essential") + "time.sleep(1); os.kill(os.getppid(), signal.SIGTERM); time.sleep(60)",
+        STAY.replace("NAME", "essential") + "wait_for('helper'); os.kill(os.getppid(), signal.SIGTERM); time.sleep(60)",
         STAY.replace("NAME", "helper") + "time.sleep(60)",
     )
 

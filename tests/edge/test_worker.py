@@ -457,8 +457,9 @@ def test_sigterm_with_silent_and_half_sent_requests_ends(tmp_path: Path, certifi
 
 def test_a_body_finished_while_stopping_is_answered(tmp_path: Path, certificates: CertificatePaths) -> None:
     with running(tmp_path, certificates) as server, server.tls() as slow:
-        slow.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nab")
-        time.sleep(0.3)
+        slow.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+        assert slow.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        slow.sendall(b"ab")
         stopping, codes = in_background(server.stop)
         time.sleep(0.5)
         slow.sendall(b"c")
