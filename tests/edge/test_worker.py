@@ -260,6 +260,16 @@ def test_the_application_learns_when_the_request_came(server: Server) -> None:
     assert seen["scheme"] == "https"
 
 
+def test_no_forwarded_header_is_believed(server: Server) -> None:
+    """The API server is the client, and no proxy speaks for it."""
+    fields = b"X-Forwarded-Proto: http\r\nX-Forwarded-Protocol: tcp\r\nX-Forwarded-Ssl: off\r\nSCRIPT_NAME: /echo\r\nPATH_INFO: /boom\r\n"
+    with server.tls() as connection:
+        connection.sendall(b"GET /echo/x HTTP/1.1\r\nHost: x\r\n" + fields + b"\r\n")
+        status, body = read_answers(connection, 1)[0]
+    seen = json.loads(body)
+    assert (status, seen["scheme"], seen["path"]) == (200, "https", "/echo/x")
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_any_split_into_writes_gives_the_same_answers(server: Server, seed: int) -> None:
     """Requests cut at random places, across TLS records and inside them."""

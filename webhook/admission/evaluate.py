@@ -21,7 +21,7 @@ class RuleError(Exception):
 
 
 Results = dict[str, tuple[Sequence[Violation], Sequence[Unresolved]]]
-"""What each rule found, by rule ID, in catalogue order."""
+"""What each rule found that found something or asked, by rule ID, in catalogue order."""
 
 _NOTHING: tuple[Sequence[Violation], Sequence[Unresolved]] = ((), ())
 
@@ -62,20 +62,19 @@ def evaluate(rules: Iterable[Active], facts: Facts, results: Results) -> list[Ac
     answer yet: only they can find something else once it has. Raises RuleError for our own bugs."""
     undecided = []
     surroundings = facts.surroundings
-    for rule, action in rules:
-        meta = rule.META
+    for active_rule in rules:
+        rule, action = active_rule
         open_count = surroundings.open_count
         try:
-            outcome = _NOTHING
             found = tuple(rule.check(facts))
-            # Most rules find nothing, so what a finding would mean is worked out only for those that do.
-            if found and surroundings.open_count == open_count:
-                outcome = _sorted_out(meta, _lowered(action, meta, facts), found)
+            if surroundings.open_count != open_count:
+                results[rule.META.id] = _NOTHING  # keeps its place
+                undecided.append(active_rule)
+            elif found:
+                # Most rules find nothing, so what a finding would mean is worked out only for those that do.
+                results[rule.META.id] = _sorted_out(rule.META, _lowered(action, rule.META, facts), found)
         except Exception as error:
-            raise RuleError(meta.id) from error
-        results[meta.id] = outcome  # an undecided rule keeps its place
-        if surroundings.open_count != open_count:
-            undecided.append((rule, action))
+            raise RuleError(rule.META.id) from error
     return undecided
 
 

@@ -79,12 +79,7 @@ class Pipeline:
         if facts.operation is Operation.DELETE and facts.requester.system:
             return Verdict(short_circuit="garbage-collection")
         run = self._mutate if phase is Phase.MUTATING else self._validate
-        verdict = run(facts, deadline)
-        inventory = "" if facts.inventory is None else facts.inventory.version
-        versions = Versions(
-            policy=policy.version, policy_name=policy.name, inventory=inventory, quota=verdict.versions.quota
-        )
-        return replace(verdict, versions=versions)
+        return run(facts, deadline)
 
     # -- steps --------------------------------------------------------------------------------------------------
     def _policy(self, request: AdmissionRequest, deadline: float) -> EffectivePolicy:
@@ -146,7 +141,7 @@ class Pipeline:
         if facts.old is not None and any(violation.action is Action.DENY for violation in violations):
             violations = not_worse(violations, self._before(facts, deadline))
         code = 403 if any(violation.action is Action.DENY for violation in violations) else 200
-        verdict = Verdict(violations=violations, unknowns=unresolved, code=code)
+        verdict = Verdict(violations=violations, unknowns=unresolved, code=code, versions=_versions(facts))
         return verdict if self.ledger is None else charge(self.ledger, self.source, facts, verdict, deadline)
 
     def _before(self, facts: Facts, deadline: float) -> list[Violation]:
@@ -160,10 +155,10 @@ class Pipeline:
 
     def _mutate(self, facts: Facts, deadline: float) -> Verdict:
         if facts.operation is not Operation.CREATE or facts.subresource:
-            return Verdict(short_circuit="mutates-on-create-only")
+            return Verdict(short_circuit="mutates-on-create-only", versions=_versions(facts))
         active = [m for m in self.mutations if facts.kind in m.META.kinds and facts.policy.mutation_enabled(m.META.id)]
         if not active:
-            return Verdict(short_circuit="no-mutation-enabled")
+            return Verdict(short_circuit="no-mutation-enabled", versions=_versions(facts))
         answers: dict[Query, Answer] = {}
         for _ in range(ROUND_COUNT_MAX):
             surroundings = Surroundings(answers)
@@ -173,7 +168,7 @@ class Pipeline:
                 break
             answers |= ask_all(self.source, surroundings.missing, fresh=False, deadline=deadline)
         patch, notes = to_patch(facts.raw, changes)
-        return Verdict(patch=patch, patch_notes=notes)
+        return Verdict(patch=patch, patch_notes=notes, versions=_versions(facts))
 
     def _settle(
         self, facts: Facts, deadline: float, *, fresh: bool
@@ -195,6 +190,11 @@ class Pipeline:
                 return violations, unresolved, surroundings.asked
             surroundings.learn(ask_all(self.source, surroundings.missing, fresh=fresh, deadline=deadline))
         raise RuleError("a rule that never stops asking")
+
+
+def _versions(facts: Facts) -> Versions:
+    inventory = "" if facts.inventory is None else facts.inventory.version
+    return Versions(policy=facts.policy.version, policy_name=facts.policy.name, inventory=inventory)
 
 
 def _changes(mutation: Mutation, facts: Facts) -> list[Change]:

@@ -92,6 +92,18 @@ class Connection:
     events: int = 0
 
 
+class Lookups:
+    """gunicorn's settings, each looked up once: they do not change in a worker, and gunicorn's own look-up, a search and a
+    copy of the value, is made some forty times for each request."""
+
+    def __init__(self, cfg: Any) -> None:
+        self._cfg = cfg
+
+    def __getattr__(self, name: str) -> Any:
+        value = self.__dict__[name] = getattr(self._cfg, name)
+        return value
+
+
 class PeerGoneError(Exception):
     """The peer went away or does not read. Told apart from an OSError of the application, which is a 500."""
 
@@ -181,6 +193,7 @@ class MusterThreadWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no
             Stage.BODY: self.BODY_SECONDS_MAX,
             Stage.LINGER: self.LINGER_SECONDS_MAX,
         }
+        self._lookups = Lookups(self.cfg)
         self._buffered_bytes = 0
         self._running_count = 0
         self._accept_not_before = 0.0
@@ -290,7 +303,7 @@ class MusterThreadWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no
             self._evict()
         sock.setblocking(False)
         # The parser gets each request's head from us and never reads by itself: its source is empty.
-        conn = Connection(sock, client, listener.getsockname(), RequestParser(self.cfg, (), client))
+        conn = Connection(sock, client, listener.getsockname(), RequestParser(self._lookups, (), client))
         self.nr_conns += 1
         self._guarded(self._open, conn)
         return True
@@ -425,22 +438,23 @@ class MusterThreadWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no
         if conn.stage is Stage.IDLE:
             if not conn.buffer:
                 return False
-            self._enter(conn, Stage.HEAD)
             conn.received = time.monotonic()
             conn.scanned = 0
-        if conn.stage is Stage.HEAD:
+        if conn.stage in (Stage.IDLE, Stage.HEAD):
             size = _head_size(conn.buffer, conn.scanned)
             if size == 0:
                 conn.scanned = max(0, len(conn.buffer) - 3)
                 if len(conn.buffer) > self.HEAD_BYTES_MAX:
                     self._refuse(conn, "431 Request Header Fields Too Large")
+                elif conn.stage is Stage.IDLE:
+                    self._enter(conn, Stage.HEAD)
                 return False
             if not self._parse_head(conn, size):
                 return False
-        if conn.stage not in (Stage.HEAD, Stage.BODY):
+        elif conn.stage is not Stage.BODY:
             return False
         if len(conn.buffer) < conn.body_size:
-            if conn.stage is Stage.HEAD:
+            if conn.stage is not Stage.BODY:
                 self._enter(conn, Stage.BODY)
             return False
         # The bytes behind the body stay: they are the next, pipelined request.
@@ -538,7 +552,7 @@ class MusterThreadWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no
         nothing of the answer has been sent."""
         started = time.monotonic()
         response, environ = wsgi.create(
-            req, conn.sock, conn.client, conn.server, self.cfg, response_class=MusterResponse
+            req, conn.sock, conn.client, conn.server, self._lookups, response_class=MusterResponse
         )
         environ["wsgi.multithread"] = True
         environ[RECEIVED_KEY] = conn.received
@@ -662,8 +676,10 @@ def gunicorn_options(
         "limit_request_field_size": 8190,
         # The same parser wherever Muster runs, whether or not an optional C parser is installed.
         "http_parser": "python",
-        # The API server is the client, not a proxy: no forwarded header is believed.
-        "forwarded_allow_ips": "",
+        # The API server is the client, not a proxy: there is no header by which anyone says more than others, so that
+        # nobody's address need be looked up in a list.
+        "forwarded_allow_ips": "*",
+        "forwarder_headers": "",
         "secure_scheme_headers": {},
         "loglevel": log_level,
         "accesslog": None,
