@@ -56,7 +56,9 @@ class Registration:
         called = sorted(set(self._called("admin")))
         # The API server first tries a change on what its watch cache has, and asks webhooks about that: the next one
         # would be judged on the object as it was.
-        self.cluster.wait_for(lambda: self._cached_version(path) >= int(stored["metadata"]["resourceVersion"]), 30, path)
+        self.cluster.wait_for(
+            lambda: self._cached_version(path) >= int(stored["metadata"]["resourceVersion"]), 30, path
+        )
         return called
 
     def _cached_version(self, path: str) -> float:
