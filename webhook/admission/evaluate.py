@@ -21,7 +21,7 @@ class RuleError(Exception):
 
 
 Results = dict[str, tuple[Sequence[Violation], Sequence[Unresolved]]]
-"""What each rule found that found something or asked, by rule ID, in catalogue order."""
+"""By rule ID, in catalogue order: what was found by each rule that found something, or had to ask first."""
 
 _NOTHING: tuple[Sequence[Violation], Sequence[Unresolved]] = ((), ())
 

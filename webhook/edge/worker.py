@@ -93,8 +93,8 @@ class Connection:
 
 
 class Lookups:
-    """gunicorn's settings, each looked up once: they do not change in a worker, and gunicorn's own look-up, a search and a
-    copy of the value, is made some forty times for each request."""
+    """gunicorn's settings, each looked up once: they do not change in a worker, and gunicorn's own look-up, two calls and
+    two searches, is made some twenty times for each request."""
 
     def __init__(self, cfg: Any) -> None:
         self._cfg = cfg
@@ -434,7 +434,10 @@ class MusterThreadWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no
                     return
 
     def _take_request(self, conn: Connection) -> bool:
-        """Start the request at the front of the buffer. False when it is not complete (or the connection is over)."""
+        """Start the request at the front of the buffer. False when it is not complete (or the connection is over).
+
+        One that is there as a whole goes from IDLE to RUNNING: only what is missing is waited for, in HEAD or BODY.
+        """
         if conn.stage is Stage.IDLE:
             if not conn.buffer:
                 return False

@@ -54,9 +54,6 @@ UNKNOWN_GENERATION = 2**31
 """Of a change to an object that has no generation: no stored one is ever as new, so its reservation waits its whole time."""
 
 
-FOREIGN_PREFIXES = ("limits.", "requests.", "count/")
-"""ResourceQuota's names, which a TierQuota does not have."""
-
 FRACTIONAL_NAMES = ("cpu", "memory", "ephemeral-storage")
 PLAIN_NAMES = (*FRACTIONAL_NAMES, PODS, GANGS, LARGEST_GANG)
 """Names in ``hard`` without a domain, beside hugepages-*."""
@@ -231,6 +228,13 @@ class TierQuota:
         return replace(self, reservations=tuple(reservations))
 
 
+def _foreign(name: str) -> str:
+    """ResourceQuota's spelling: a limit that no charge ever has would be a silent "unlimited" (case R60)."""
+    if not name.startswith(("limits.", "requests.", "count/")):
+        return ""
+    return f"spec.hard[{json.dumps(name)}]: name the resource itself, without limits., requests. or count/"
+
+
 def problem_in_hard(hard: Mapping[Any, Any]) -> str:
     """What the CRD's schema refuses in ``spec.hard``, and the nearest right word; "" if all is well. For TierQuotas of files:
     a limit on a name that no Pod has would be a silent "unlimited"."""
@@ -238,8 +242,8 @@ def problem_in_hard(hard: Mapping[Any, Any]) -> str:
         return "spec.hard must limit something"
     for name, text in ((str(name), text) for name, text in hard.items()):
         where = f"spec.hard[{json.dumps(name)}]"
-        if name.startswith(FOREIGN_PREFIXES):
-            return f"{where}: name the resource itself, without limits., requests. or count/"
+        if problem := _foreign(name):
+            return problem
         if len(name) > NAME_LENGTH_MAX or not _RESOURCE_NAME.fullmatch(name):
             return (
                 f"{where}: no resource has such a name: letters, digits, '-', '_' and '.', and a domain before one '/'"
@@ -260,17 +264,17 @@ def problem_in_hard(hard: Mapping[Any, Any]) -> str:
 
 
 # ---- raw objects ------------------------------------------------------------------------------------------------
-def from_raw(raw: Mapping[str, Any]) -> TierQuota:
-    """Raises QuotaError."""
+def from_raw(raw: Mapping[str, Any], *, is_stored: bool = True) -> TierQuota:
+    """is_stored: an API server holds it, so that the CRD has checked it, perhaps an older one: what it is stricter about
+    today is held against files only. Raises QuotaError."""
     metadata = raw.get("metadata") or {}
     name = str(metadata.get("name") or "")
     spec = raw.get("spec")
     if not isinstance(spec, Mapping) or not spec.get("tier") or not isinstance(spec.get("hard"), Mapping):
         raise QuotaError(f'TierQuota "{name}": spec.tier and spec.hard must be set')
-    for resource in spec["hard"]:
-        if str(resource).startswith(FOREIGN_PREFIXES):
-            # ResourceQuota's spelling: a limit that no charge ever has would be a silent "unlimited" (case R60).
-            raise QuotaError(f'TierQuota "{name}": spec.hard["{resource}"]: name the resource itself, without a prefix')
+    foreign = next(filter(None, (_foreign(str(resource)) for resource in spec["hard"])), "")
+    if problem := foreign if is_stored else problem_in_hard(spec["hard"]):
+        raise QuotaError(f'TierQuota "{name}": {problem}')
     try:
         selector = spec.get("namespaceSelector")
         quota = TierQuota(

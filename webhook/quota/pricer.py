@@ -20,7 +20,7 @@ from webhook.policy.effective import EffectivePolicy
 from webhook.quota.book import Fate, recounted
 from webhook.quota.census import Census, Node
 from webhook.quota.charging import SurroundingPrices
-from webhook.quota.model import KIND, QuotaError, TierQuota, from_raw, problem_in_hard
+from webhook.quota.model import KIND, QuotaError, TierQuota, from_raw
 from webhook.quota.usage import Charge, price
 
 # Whatever has Pods, and the groups that bare Pods join. A CronJob's Jobs are tops: it is charged nothing itself.
@@ -164,18 +164,10 @@ def is_quota(raw: Mapping[str, Any]) -> bool:
 
 def quotas_among(objects: Iterable[Mapping[str, Any]]) -> list[TierQuota]:
     """The TierQuotas of a set of manifests, with the books they bring along. Raises QuotaError."""
-    quotas = [_as_the_crd_admits(raw) for raw in objects if is_quota(raw)]
+    quotas = [from_raw(raw, is_stored=False) for raw in objects if is_quota(raw)]
     if damaged := next((quota for quota in quotas if quota.damage), None):
         raise QuotaError(f'TierQuota "{damaged.name}" cannot be read: {damaged.damage}')
     return [replace(quota, counted_scope=quota.scope) for quota in quotas]
-
-
-def _as_the_crd_admits(raw: Mapping[str, Any]) -> TierQuota:
-    spec = raw.get("spec")
-    hard = spec.get("hard") if isinstance(spec, Mapping) else None
-    if isinstance(hard, Mapping) and (problem := problem_in_hard(hard)):
-        raise QuotaError(f'TierQuota "{(raw.get("metadata") or {}).get("name") or ""}": {problem}')
-    return from_raw(raw)
 
 
 def counted_among(
