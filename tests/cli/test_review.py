@@ -204,10 +204,23 @@ def test_a_quota_of_no_tier_is_warned_of(tmp_path: Path, tier: str, said: str) -
         ("{nvidia.com/gpu: 500m}", "500m must be a whole number"),
         ("{nvidia.com/gpu: many}", 'spec.hard["nvidia.com/gpu"]: '),
         ("{}", "spec.hard must limit something"),
+        ("{cpu: 1.5}", '1.5 must be quoted: "1.5"'),
+        ('{cpu: "1.5", memory: 1.5Gi}', ""),
+        ("{pods: 1000m}", "1000m must be a whole number"),
+        ('{pods: " 1"}', "no space around it"),
+        ("{pods: '" + "0" * 41 + "'}", "at most 40 characters"),
+        ("{" + ", ".join(f"a/b{n}: 1" for n in range(33)) + "}", "limits 33 resources, more than 32"),
+        ("{pods: 1}, namespaces: [1]", "spec.namespaces must be a list of names"),
+        ("{pods: 1}, namespaces: abc", "spec.namespaces must be a list of names"),
+        ("{pods: 1}}\nmetadata: 1\nx: {", "a TierQuota whose metadata is no object"),
+        ("{pods: 1}}\nmetadata: {name: q, generation: 1e400}\nx: {", 'TierQuota "q" cannot be read'),
     ],
 )
 def test_a_quota_that_the_crd_refuses_is_unreadable(tmp_path: Path, hard: str, said: str) -> None:
-    (tmp_path / "quota.yaml").write_text(TIER_QUOTA.replace("TIER", "gold").replace("{pods: 100}", hard))
+    text = TIER_QUOTA.replace("TIER", "gold").replace("{pods: 100}", hard)
+    if "\nmetadata" in hard:
+        text = text.replace("metadata: {name: most}\n", "")
+    (tmp_path / "quota.yaml").write_text(text)
     (tmp_path / "policy.yaml").write_text(POLICY_WITH_TIER)
     (tmp_path / "job.json").write_text(json.dumps(job("train").dict()))
 

@@ -538,6 +538,11 @@ def test_the_example_is_one_that_the_api_server_takes(cluster: Cluster) -> None:
         ({GPU: "-1"}, "quantities of 0 or more"),
         ({GPU: "many"}, "quantities of 0 or more"),
         ({GPU: "500m"}, "whole number"),
+        ({GPU: "1000m"}, "whole number"),
+        ({"cpu": 1.5}, "integer"),
+        ({GPU: " 1"}, "quantities of 0 or more"),
+        ({GPU: "0" * 41}, "may not be more than 40"),
+        ({f"a/b{number}": 1 for number in range(33)}, "must have at most 32 items"),
         ({}, "at least 1"),
     ],
 )

@@ -59,6 +59,8 @@ PLAIN_NAMES = (*FRACTIONAL_NAMES, PODS, GANGS, LARGEST_GANG)
 """Names in ``hard`` without a domain, beside hugepages-*."""
 
 NAME_LENGTH_MAX = 316
+AMOUNT_LENGTH_MAX = 40
+HARD_COUNT_MAX = 32
 _RESOURCE_NAME = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
@@ -240,6 +242,8 @@ def problem_in_hard(hard: Mapping[Any, Any]) -> str:
     a limit on a name that no Pod has would be a silent "unlimited"."""
     if not hard:
         return "spec.hard must limit something"
+    if len(hard) > HARD_COUNT_MAX:
+        return f"spec.hard limits {len(hard)} resources, more than {HARD_COUNT_MAX}"
     for name, text in ((str(name), text) for name, text in hard.items()):
         where = f"spec.hard[{json.dumps(name)}]"
         if problem := _foreign(name):
@@ -252,14 +256,26 @@ def problem_in_hard(hard: Mapping[Any, Any]) -> str:
             near = nearest(name, PLAIN_NAMES)
             meant = f"; did you mean {near}?" if near else ""
             return f"{where}: must be {', '.join(PLAIN_NAMES)}, hugepages-..., or have a domain as nvidia.com/gpu has{meant}"
-        try:
-            number = Quantity.parse(text)
-        except QuantityError as error:
-            return f"{where}: {error}"
-        if number < Quantity(0):
-            return f"{where}: {text} must be 0 or more"
-        if name not in FRACTIONAL_NAMES and not number.is_integer:
-            return f"{where}: {text} must be a whole number"
+        if problem := _amount_problem(name, text):
+            return f"{where}: {problem}"
+    return ""
+
+
+def _amount_problem(name: str, text: Any) -> str:
+    """The same for one amount. A fraction must be quoted: the CRD takes integers and texts."""
+    if isinstance(text, float) and not text.is_integer():
+        return f'{text} must be quoted: "{text}"'
+    if isinstance(text, str) and (len(text) > AMOUNT_LENGTH_MAX or text != text.strip()):
+        return f"{text!r} must have no space around it and at most {AMOUNT_LENGTH_MAX} characters"
+    try:
+        number = Quantity.parse(text)
+    except QuantityError as error:
+        return str(error)
+    if number < Quantity(0):
+        return f"{text} must be 0 or more"
+    # CEL's isInteger() takes no thousandths for a whole number, however many they are.
+    if name not in FRACTIONAL_NAMES and (not number.is_integer or str(text).endswith(("m", "u", "n"))):
+        return f"{text} must be a whole number"
     return ""
 
 
@@ -268,6 +284,8 @@ def from_raw(raw: Mapping[str, Any], *, is_stored: bool = True) -> TierQuota:
     """is_stored: an API server holds it, so that the CRD has checked it, perhaps an older one: what it is stricter about
     today is held against files only. Raises QuotaError."""
     metadata = raw.get("metadata") or {}
+    if not isinstance(metadata, Mapping):
+        raise QuotaError("a TierQuota whose metadata is no object")
     name = str(metadata.get("name") or "")
     spec = raw.get("spec")
     if not isinstance(spec, Mapping) or not spec.get("tier") or not isinstance(spec.get("hard"), Mapping):
@@ -281,15 +299,21 @@ def from_raw(raw: Mapping[str, Any], *, is_stored: bool = True) -> TierQuota:
             name=name,
             tier=str(spec["tier"]),
             hard=_amounts(spec["hard"]),
-            namespaces=tuple(spec.get("namespaces") or ()),
+            namespaces=_namespace_names(spec.get("namespaces") or ()),
             selector=None if selector is None else LabelSelector.model_validate(selector),
             uid=str(metadata.get("uid") or ""),
             generation=int(metadata.get("generation") or 0),
             resource_version=str(metadata.get("resourceVersion") or ""),
         )
-    except (QuantityError, ValidationError, TypeError, ValueError) as error:
+    except (QuantityError, ValidationError, TypeError, ValueError, OverflowError) as error:
         raise QuotaError(f'TierQuota "{name}" cannot be read: {error}') from error
     return _with_books(quota, raw.get("status") or {})
+
+
+def _namespace_names(raw: Any) -> tuple[str, ...]:
+    if isinstance(raw, str) or not all(isinstance(name, str) for name in raw):
+        raise TypeError("spec.namespaces must be a list of names")
+    return tuple(raw)
 
 
 def _with_books(quota: TierQuota, status: Mapping[str, Any]) -> TierQuota:
